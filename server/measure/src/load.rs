@@ -67,6 +67,19 @@ pub struct Objectives {
     pub max_errors: Option<u64>,
 }
 
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            mode: LoadMode::default(),
+            path: default_path(),
+            connections: default_connections(),
+            threads: default_threads(),
+            duration_seconds: default_duration_seconds(),
+            connection_reuse: ConnectionReuse::default(),
+        }
+    }
+}
+
 fn default_path() -> String {
     "/".to_owned()
 }

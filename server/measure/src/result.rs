@@ -52,6 +52,15 @@ pub struct LoadSummary {
     pub duration_microseconds: u64,
 }
 
+/// So much a second, rounded down; 0 for no time at all.
+pub fn per_second(count: u64, microseconds: u64) -> u64 {
+    const MICROSECONDS_IN_A_SECOND: u128 = 1_000_000;
+    let scaled = u128::from(count) * MICROSECONDS_IN_A_SECOND;
+    scaled
+        .checked_div(u128::from(microseconds))
+        .map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
 /// Requests that failed, by kind. A response counts in one of them only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -80,8 +89,10 @@ pub struct Validity {
     pub reasons: Vec<ValidityReason>,
 }
 
-/// Whether a result can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+/// Whether a result can be trusted, from best to worst.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 pub enum ValidityState {
     /// Nothing known speaks against it.
     Valid,
