@@ -120,6 +120,10 @@ impl PodSummary {
     }
 
     /// The summary as termination message.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "numbers and strings always serialize"
+    )]
     pub fn to_termination_message(&self) -> Result<String, ReportError> {
         let text = serde_json::to_string(self).expect("a struct of numbers and strings is JSON");
         if text.len() > TERMINATION_MESSAGE_BYTES_MAX {
@@ -225,4 +229,162 @@ impl Errors {
 /// Counts come from other programs; absurd ones must not wrap around to small ones.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::encode_log_lines;
+    use crate::result::per_second;
+
+    fn histogram(time: u64, count: u64) -> Histogram {
+        let mut histogram = Histogram::new();
+        for _ in 0..count {
+            histogram.record(time);
+        }
+        histogram
+    }
+
+    fn pod(index: u32, histogram: &Histogram, seconds: u64) -> PodSummary {
+        let duration_microseconds = seconds * 1_000_000;
+        let requests = histogram.count();
+        let mut summary = LoadSummary {
+            requests_per_second: per_second(requests, duration_microseconds),
+            bytes_per_second: per_second(requests * 100, duration_microseconds),
+            requests,
+            bytes: requests * 100,
+            errors: Errors {
+                status: 1,
+                ..Errors::default()
+            },
+            connections_opened: 10,
+            duration_microseconds,
+            ..LoadSummary::default()
+        };
+        summary.set_times(histogram);
+        PodSummary::new("r".to_owned(), index, 0, summary)
+    }
+
+    #[test]
+    fn rates_add_up_and_percentiles_come_from_the_merged_histogram() {
+        let (fast, slow) = (histogram(100, 3_000), histogram(10_000, 1_000));
+        let reports = [
+            PodReport {
+                pod: pod(0, &fast, 10),
+                histogram: fast,
+            },
+            PodReport {
+                pod: pod(1, &slow, 11),
+                histogram: slow,
+            },
+        ];
+        let (merged, histogram) = PodReport::merge(&reports);
+        assert_eq!(histogram.count(), 4_000);
+        assert_eq!(merged.requests_per_second, 300 + 90);
+        assert_eq!(merged.requests, 4_000);
+        assert_eq!(merged.bytes, 400_000);
+        assert_eq!(merged.connections_opened, 20);
+        assert_eq!(merged.errors.status, 2);
+        assert_eq!(merged.duration_microseconds, 11_000_000);
+        assert_eq!(merged.p50_microseconds, 100);
+        assert_eq!(merged.p99_microseconds, histogram.quantile(0.99));
+        assert_eq!(merged.mean_microseconds, histogram.mean());
+    }
+
+    #[test]
+    fn no_pods_merge_to_nothing() {
+        assert_eq!(
+            merge_summaries(&[], &Histogram::new()),
+            LoadSummary::default()
+        );
+    }
+
+    #[test]
+    fn absurd_counts_do_not_wrap_around() {
+        let mut absurd = pod(0, &Histogram::new(), 1);
+        absurd.summary.requests = u64::MAX;
+        let merged = merge_summaries(&[absurd.clone(), absurd], &Histogram::new());
+        assert_eq!(merged.requests, u64::MAX);
+    }
+
+    #[test]
+    fn the_longest_summary_fits_in_a_termination_message() {
+        let all = u64::MAX;
+        let mut pod = pod(u32::MAX, &Histogram::new(), 1);
+        pod.run = "r".repeat(253);
+        pod.started_at_microseconds = all;
+        pod.summary = LoadSummary {
+            requests_per_second: all,
+            bytes_per_second: all,
+            p50_microseconds: all,
+            p90_microseconds: all,
+            p99_microseconds: all,
+            p999_microseconds: all,
+            max_microseconds: all,
+            mean_microseconds: all,
+            requests: all,
+            bytes: all,
+            errors: Errors {
+                connect: all,
+                closed: all,
+                timeout: all,
+                protocol: all,
+                status: all,
+            },
+            connections_opened: all,
+            duration_microseconds: all,
+        };
+        let message = pod.to_termination_message().unwrap();
+        assert_eq!(PodSummary::parse(&message).unwrap(), pod);
+    }
+
+    #[test]
+    fn a_summary_that_does_not_fit_is_refused() {
+        let mut pod = pod(0, &Histogram::new(), 1);
+        pod.run = "r".repeat(TERMINATION_MESSAGE_BYTES_MAX);
+        let refused = pod.to_termination_message();
+        assert!(matches!(refused, Err(ReportError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_message_of_another_format_or_of_none_is_refused() {
+        let text = "panicked at main.rs";
+        assert!(matches!(
+            PodSummary::parse(text),
+            Err(ReportError::Parse(_))
+        ));
+        let mut newer = pod(0, &Histogram::new(), 1);
+        newer.version = 2;
+        let text = newer.to_termination_message().unwrap();
+        assert!(matches!(
+            PodSummary::parse(&text),
+            Err(ReportError::Version { found: 2 })
+        ));
+    }
+
+    #[test]
+    fn a_report_needs_both_halves_of_the_same_pod() {
+        let counted = histogram(100, 10);
+        let message = pod(1, &counted, 1).to_termination_message().unwrap();
+        let lines = encode_log_lines("r", 1, &counted);
+        let read = |run, index, lines: &[String]| {
+            PodReport::read(run, index, &message, lines.iter().map(String::as_str))
+        };
+
+        assert_eq!(read("r", 1, &lines).unwrap().histogram, counted);
+        let refused = read("r", 2, &lines).unwrap_err();
+        assert!(matches!(refused, ReportError::OtherPod { .. }));
+        let refused = read("q", 1, &lines).unwrap_err();
+        assert!(matches!(refused, ReportError::OtherPod { .. }));
+        let refused = read("r", 1, &[]).unwrap_err();
+        assert!(matches!(refused, ReportError::NoHistogram));
+        let refused = read("r", 1, &encode_log_lines("r", 1, &histogram(100, 9))).unwrap_err();
+        assert!(matches!(
+            refused,
+            ReportError::Count {
+                requests: 10,
+                counted: 9
+            }
+        ));
+    }
 }

@@ -156,3 +156,59 @@ pub struct Objective {
     /// What was asked for.
     pub limit: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Published push rates, in messages a millisecond, truncated: messages, milliseconds, rate.
+    #[test]
+    fn published_rates_are_reproduced() {
+        let published = [
+            (10_000, 585, 17),
+            (50_000, 2_884, 17),
+            (100_000, 3_204, 31),
+            (150_000, 14_194, 10),
+            (200_000, 4_909, 40),
+            (1_000_000, 44_699, 22),
+        ];
+        for (messages, milliseconds, rate) in published {
+            let found = per_second(messages, milliseconds * 1_000) / 1_000;
+            assert_eq!(found, rate, "{messages} in {milliseconds} ms");
+        }
+    }
+
+    #[test]
+    fn a_rate_over_no_time_is_none_and_a_huge_one_saturates() {
+        assert_eq!(per_second(5, 0), 0);
+        assert_eq!(per_second(u64::MAX, 1), u64::MAX);
+    }
+
+    #[test]
+    fn a_result_is_written_in_the_words_of_the_resource() {
+        let written = serde_json::to_value(LoadSummary::default()).unwrap();
+        let mut words: Vec<&str> = written
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        words.sort_unstable();
+        let expected = [
+            "bytes",
+            "bytesPerSecond",
+            "connectionsOpened",
+            "durationMicroseconds",
+            "errors",
+            "maxMicroseconds",
+            "meanMicroseconds",
+            "p50Microseconds",
+            "p90Microseconds",
+            "p999Microseconds",
+            "p99Microseconds",
+            "requests",
+            "requestsPerSecond",
+        ];
+        assert_eq!(words, expected);
+    }
+}

@@ -50,13 +50,12 @@ impl ValidityReason {
         match self {
             // the figures are right for this placement and wrong for any other
             Self::SharedNode => ValidityState::Qualified,
-            // the sum lacks a part of unknown size
-            Self::MissingPods => ValidityState::Invalid,
-            // what is left is the share of requests that a failing server found easy
-            Self::ErrorShare => ValidityState::Invalid,
-            // arithmetically impossible: the generator or the merge is at fault
-            Self::LittlesLaw => ValidityState::Invalid,
-            Self::NoRequests => ValidityState::Invalid,
+            // MissingPods: the sum lacks a part of unknown size. ErrorShare: what is left are the
+            // requests that a failing server found easy. LittlesLaw: arithmetically impossible,
+            // so the generator or the merge is at fault.
+            Self::MissingPods | Self::ErrorShare | Self::LittlesLaw | Self::NoRequests => {
+                ValidityState::Invalid
+            }
         }
     }
 }
@@ -82,5 +81,143 @@ fn littles_law_broken(inputs: &ValidityInputs) -> bool {
         .saturating_sub(1);
     let connections = u128::from(inputs.load.connections) * u128::from(inputs.pods_reported);
     // rate × mean > connections × 1.01, in units of a hundredth of half a microsecond a second
-    rate * half_microseconds * 100 > connections * 101 * 2_000_000
+    rate.saturating_mul(half_microseconds).saturating_mul(100) > connections * 101 * 2_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Errors;
+
+    fn load(connections: u32) -> Load {
+        serde_json::from_value(serde_json::json!({ "connections": connections })).unwrap()
+    }
+
+    fn summary(requests_per_second: u64, mean_microseconds: u64) -> LoadSummary {
+        LoadSummary {
+            requests_per_second,
+            mean_microseconds,
+            requests: requests_per_second * 10,
+            ..LoadSummary::default()
+        }
+    }
+
+    fn judge(load: &Load, summary: &LoadSummary) -> Validity {
+        validity(&ValidityInputs {
+            load,
+            summary,
+            pods_expected: 1,
+            pods_reported: 1,
+            shared_node: false,
+        })
+    }
+
+    #[test]
+    fn a_plausible_result_is_valid() {
+        let found = judge(&load(100), &summary(100_000, 950));
+        assert_eq!(found.state, ValidityState::Valid);
+        assert_eq!(found.reasons, []);
+    }
+
+    /// Published: ab with 10,000 connections, 7,818 requests a second, 1,168 ms mean. 9,132 of the
+    /// connections were busy.
+    #[test]
+    fn the_published_ab_run_obeys_littles_law() {
+        let found = judge(&load(10_000), &summary(7_818, 1_168_000));
+        assert_eq!(found.state, ValidityState::Valid);
+    }
+
+    /// Published: wrk with 100 connections, 220,337 requests a second, 1.51 ms mean: 333 busy
+    /// connections of 100, as its after-the-fact correction inflates the mean.
+    #[test]
+    fn the_published_wrk_run_breaks_littles_law() {
+        let found = judge(&load(100), &summary(220_337, 1_510));
+        assert_eq!(found.state, ValidityState::Invalid);
+        assert_eq!(found.reasons, [ValidityReason::LittlesLaw]);
+        assert_eq!(220_337 * 1_510 / 1_000_000, 332);
+    }
+
+    #[test]
+    fn littles_law_counts_the_connections_of_all_pods() {
+        let (load, summary) = (load(100), summary(200_000, 980));
+        let mut inputs = ValidityInputs {
+            load: &load,
+            summary: &summary,
+            pods_expected: 2,
+            pods_reported: 2,
+            shared_node: false,
+        };
+        assert_eq!(validity(&inputs).state, ValidityState::Valid);
+        inputs.pods_expected = 1;
+        inputs.pods_reported = 1;
+        assert_eq!(validity(&inputs).reasons, [ValidityReason::LittlesLaw]);
+    }
+
+    /// One connection at 150,000 requests a second has a mean of 6.67 µs, which rounds to 7.
+    #[test]
+    fn rounding_of_a_short_mean_is_not_taken_for_a_broken_law() {
+        let found = judge(&load(1), &summary(150_000, 7));
+        assert_eq!(found.state, ValidityState::Valid);
+    }
+
+    #[test]
+    fn one_failure_in_a_hundred_is_borne_and_one_more_is_not() {
+        let mut summary = summary(99, 10);
+        summary.requests = 9_900;
+        summary.errors = Errors {
+            timeout: 60,
+            status: 40,
+            ..Errors::default()
+        };
+        assert_eq!(judge(&load(1), &summary).state, ValidityState::Valid);
+        summary.errors.closed = 1;
+        let found = judge(&load(1), &summary);
+        assert_eq!(found.state, ValidityState::Invalid);
+        assert_eq!(found.reasons, [ValidityReason::ErrorShare]);
+    }
+
+    #[test]
+    fn a_shared_node_qualifies_and_a_missing_pod_invalidates() {
+        let (load, summary) = (load(100), summary(1_000, 10));
+        let mut inputs = ValidityInputs {
+            load: &load,
+            summary: &summary,
+            pods_expected: 3,
+            pods_reported: 3,
+            shared_node: true,
+        };
+        let found = validity(&inputs);
+        assert_eq!(found.state, ValidityState::Qualified);
+        assert_eq!(found.reasons, [ValidityReason::SharedNode]);
+        inputs.pods_reported = 2;
+        let found = validity(&inputs);
+        assert_eq!(found.state, ValidityState::Invalid);
+        assert_eq!(
+            found.reasons,
+            [ValidityReason::SharedNode, ValidityReason::MissingPods]
+        );
+    }
+
+    #[test]
+    fn a_run_without_an_answer_is_invalid() {
+        let mut summary = LoadSummary::default();
+        let found = judge(&load(1), &summary);
+        assert_eq!(found.reasons, [ValidityReason::NoRequests]);
+        assert_eq!(found.state, ValidityState::Invalid);
+        summary.errors.connect = 5;
+        let found = judge(&load(1), &summary);
+        let both = [ValidityReason::ErrorShare, ValidityReason::NoRequests];
+        assert_eq!(found.reasons, both);
+    }
+
+    #[test]
+    fn absurd_figures_are_judged_without_overflow() {
+        let found = judge(&load(u32::MAX), &{
+            let mut absurd = summary(0, u64::MAX);
+            absurd.requests_per_second = u64::MAX;
+            absurd.errors.status = u64::MAX;
+            absurd
+        });
+        assert_eq!(found.state, ValidityState::Invalid);
+    }
 }

@@ -54,6 +54,10 @@ pub enum LogLinesError {
 /// The histogram as log lines, each under 16 KiB, without line ends.
 ///
 /// `run` is a name without white space, such as [`crate::PodSummary::run`].
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "base64 is ASCII, and memory takes every write"
+)]
 pub fn encode_log_lines(run: &str, index: u32, histogram: &Histogram) -> Vec<String> {
     let text = encode(histogram);
     let sum = crc32(text.as_bytes());
@@ -208,4 +212,145 @@ fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
     crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts that deflate badly, so that the text needs several lines.
+    fn wide() -> Histogram {
+        let mut histogram = Histogram::new();
+        let mut state = 1_u64;
+        for _ in 0..200_000 {
+            // the multiplier of Knuth's MMIX generator
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            histogram.record((state >> 33) % (1 << (10 + state % 16)));
+        }
+        histogram
+    }
+
+    fn decode_one(run: &str, lines: &[String]) -> Option<Result<Histogram, LogLinesError>> {
+        decode_log_lines(run, lines.iter().map(String::as_str)).remove(&3)
+    }
+
+    #[test]
+    fn a_histogram_survives_the_log() {
+        let histogram = wide();
+        let lines = encode_log_lines("site-x", 3, &histogram);
+        assert!(lines.len() > 1, "one line does not prove that parts join");
+        assert_eq!(decode_one("site-x", &lines), Some(Ok(histogram)));
+    }
+
+    #[test]
+    fn an_empty_histogram_and_a_run_without_name_survive_the_log() {
+        let lines = encode_log_lines("", 3, &Histogram::new());
+        assert_eq!(decode_one("", &lines), Some(Ok(Histogram::new())));
+    }
+
+    #[test]
+    fn what_was_saturated_stays_counted() {
+        let mut histogram = Histogram::new();
+        histogram.record(u64::MAX);
+        let lines = encode_log_lines("r", 3, &histogram);
+        let found = decode_one("r", &lines).unwrap().unwrap();
+        assert_eq!((found.count(), found.saturated()), (1, 1));
+    }
+
+    /// 16 KiB is where container runtimes cut; the longest name of a Kubernetes object is 253.
+    #[test]
+    fn every_line_is_below_16_kib() {
+        let run = "r".repeat(253);
+        for line in encode_log_lines(&run, u32::MAX, &wide()) {
+            assert!(line.len() < 16 * 1024, "{} bytes", line.len());
+        }
+    }
+
+    #[test]
+    fn the_largest_histogram_is_within_the_limits_of_the_reader() {
+        let mut histogram = Histogram::new();
+        let mut value = 1;
+        let mut large = 1_u64 << 40;
+        while value <= MICROSECONDS_MAX {
+            large = large.wrapping_mul(6_364_136_223_846_793_005) >> 8;
+            histogram.counts.record_n(value, large).unwrap();
+            value = histogram.counts.next_non_equivalent(value);
+        }
+        let lines = encode_log_lines("r", 3, &histogram);
+        assert!(lines.len() <= PARTS_MAX, "{} lines", lines.len());
+        assert_eq!(decode_one("r", &lines), Some(Ok(histogram)));
+    }
+
+    #[test]
+    fn other_lines_other_runs_and_repeated_lines_are_passed_over() {
+        let histogram = wide();
+        let mut lines = encode_log_lines("r", 3, &histogram);
+        lines.reverse();
+        lines.extend(encode_log_lines("r", 3, &histogram));
+        lines.insert(0, "load starts".to_owned());
+        lines.insert(1, format!("{PREFIX}nonsense"));
+        lines.extend(encode_log_lines("other", 3, &Histogram::new()));
+        assert_eq!(decode_one("r", &lines), Some(Ok(histogram)));
+    }
+
+    #[test]
+    fn the_first_complete_histogram_of_an_index_counts() {
+        let first = wide();
+        let mut lines = encode_log_lines("r", 3, &first);
+        lines.extend(encode_log_lines("r", 3, &Histogram::new()));
+        assert_eq!(decode_one("r", &lines), Some(Ok(first)));
+    }
+
+    #[test]
+    fn an_attempt_that_was_cut_off_does_not_spoil_the_next_one() {
+        let mut lines = encode_log_lines("r", 3, &wide());
+        lines.truncate(1);
+        let mut second = Histogram::new();
+        second.record(7);
+        lines.extend(encode_log_lines("r", 3, &second));
+        assert_eq!(decode_one("r", &lines), Some(Ok(second)));
+    }
+
+    #[test]
+    fn a_lost_or_damaged_line_is_a_missing_part() {
+        let mut lines = encode_log_lines("r", 3, &wide());
+        let of = lines.len();
+        let cut = lines[1].len() - 100;
+        lines[1].truncate(cut);
+        let found = of - 1;
+        let expected = LogLinesError::MissingParts { found, of };
+        assert_eq!(decode_one("r", &lines), Some(Err(expected)));
+    }
+
+    #[test]
+    fn every_pod_of_a_run_is_told_apart() {
+        let mut lines = encode_log_lines("r", 0, &Histogram::new());
+        lines.extend(encode_log_lines("r", 1, &wide()));
+        let found = decode_log_lines("r", lines.iter().map(String::as_str));
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    }
+
+    /// A pod that is not ours could send anything; a small text must not unpack to a large one.
+    #[test]
+    fn a_text_that_unpacks_to_more_than_a_histogram_is_refused() {
+        use std::io::Write;
+        let mut packed = vec![0; 8];
+        let level = flate2::Compression::default();
+        let mut encoder = flate2::write::ZlibEncoder::new(&mut packed, level);
+        encoder.write_all(&vec![0; 64 << 20]).unwrap();
+        encoder.finish().unwrap();
+        assert_eq!(decode(&STANDARD.encode(packed)), Err(LogLinesError::Decode));
+    }
+
+    #[test]
+    fn a_histogram_with_other_bounds_is_refused() {
+        let other = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1_000, 2).unwrap();
+        let mut packed = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&other, &mut packed)
+            .unwrap();
+        assert_eq!(decode(&STANDARD.encode(packed)), Err(LogLinesError::Bounds));
+    }
 }
