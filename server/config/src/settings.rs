@@ -86,14 +86,16 @@ pub struct KeepAlive {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// From the first byte of a request, or from the opening of the connection, to the end of its
-    /// head; 408 after that.
+    /// From the first byte of a request, or from the opening of the connection, to the end of the
+    /// request; 408 after that.
     #[schemars(range(min = 1, max = 3_600))]
     pub header_seconds: u32,
     /// Without the client taking a single byte of a response; the connection is closed after that.
     #[schemars(range(min = 1, max = 3_600))]
     pub send_seconds: u32,
-    /// From the end of accepting to the end of the process, for requests that are under way.
+    /// From SIGTERM to the end of the process at the latest. For a third of it, at most 5 seconds,
+    /// connections are still accepted while the endpoints are withdrawn; the rest is for requests
+    /// that are under way.
     #[schemars(range(min = 1, max = 600))]
     pub drain_seconds: u32,
 }
@@ -139,18 +141,29 @@ impl Default for Listener {
 
 impl Default for KeepAlive {
     fn default() -> Self {
-        Self { idle_timeout_seconds: 65, max_requests: 100_000 }
+        Self {
+            idle_timeout_seconds: 65,
+            max_requests: 100_000,
+        }
     }
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { header_seconds: 60, send_seconds: 60, drain_seconds: 30 }
+        Self {
+            header_seconds: 60,
+            send_seconds: 60,
+            drain_seconds: 30,
+        }
     }
 }
 
 impl Default for OpenFileCache {
     fn default() -> Self {
-        Self { max_entries: 10_000, idle_timeout_seconds: 60, min_uses: 1 }
+        Self {
+            max_entries: 10_000,
+            idle_timeout_seconds: 60,
+            min_uses: 1,
+        }
     }
 }
