@@ -1,11 +1,36 @@
 //! What may be tuned on a node, what it means, and how wishes become a plan.
 //!
 //! Pure: no I/O, no clock, no environment. The package `tunedweb-tuner` carries plans out.
+//!
+//! - [`catalogue`] knows each key; what it does not know is refused.
+//! - [`check_sysctls`] turns what a user wrote into [`CheckedTuning`], or into every problem at once.
+//! - [`classify`] decides which way a key goes onto a node.
+//! - [`merge`](merge()) makes one value of the wishes of several owners.
+//! - [`Plan`] and [`NodeOwner`] carry wishes to a node, [`ApplyReport`] and [`KeyReport`] bring back
+//!   what became of them.
 
+pub mod catalogue;
+
+mod check;
+mod class;
+mod merge;
+mod owner;
 mod plan;
 mod report;
 mod setting;
+mod value;
 
-pub use plan::{Owner, Plan, PlanContext};
-pub use report::{ApplyReport, KeyReport, KeyState, NodeFacts, Outcome};
+pub use check::{
+    CheckedSysctl, CheckedTuning, NOFILE_PERMITTED, Problem, SYSCTLS_MAX, check_sysctls,
+};
+pub use class::{Class, KUBERNETES_MINOR_MIN, classify};
+pub use merge::{Conflict, Merged, Wish, merge};
+pub use owner::{DeletionPolicy, DriftPolicy, NodeOwner, OwnerState};
+pub use plan::{
+    CheckedPlan, Owner, PLAN_BYTES_MAX, PLAN_VERSION, ParsePlanError, Plan, PlanContext,
+};
+pub use report::{
+    ApplyReport, KeyReport, KeyState, NodeFacts, Outcome, TERMINATION_MESSAGE_BYTES_MAX,
+};
 pub use setting::{SysctlSetting, UlimitName, UlimitSetting};
+pub use value::{PortSet, Value};

@@ -3,6 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Longest termination message: the kubelet keeps 4096 bytes for all containers of a pod together
+/// with their logs' tails, and cuts the head of what is longer.
+pub const TERMINATION_MESSAGE_BYTES_MAX: usize = 2048;
+
 /// The outcome of `tunedweb-tuner apply`, small enough for a termination message (2 KiB).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,6 +35,71 @@ pub struct ApplyReport {
     /// what would permit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_not_permitted: Option<String>,
+}
+
+impl ApplyReport {
+    /// The report as JSON of at most [`TERMINATION_MESSAGE_BYTES_MAX`] bytes. Failures that do not
+    /// fit are dropped from the end and counted; a limit's text is cut when even that is too long.
+    pub fn to_termination_message(&self) -> Result<String, serde_json::Error> {
+        let mut report = self.clone();
+        report.plan_hash = cut(&report.plan_hash, TEXT_MAX);
+        report.limit_not_permitted = report.limit_not_permitted.map(|text| cut(&text, TEXT_MAX));
+        report.failures = report
+            .failures
+            .into_iter()
+            .map(KeyReport::bounded)
+            .collect();
+        loop {
+            let text = serde_json::to_string(&report)?;
+            if text.len() <= TERMINATION_MESSAGE_BYTES_MAX {
+                return Ok(text);
+            }
+            if report.failures.pop().is_some() {
+                report.failures_dropped = report.failures_dropped.saturating_add(1);
+            } else {
+                report.plan_hash.clear();
+                report.limit_not_permitted = None;
+            }
+        }
+    }
+
+    /// Reads a termination message.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+impl KeyReport {
+    /// The report with every text cut to what the schema permits.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.name = cut(&self.name, NAME_MAX);
+        self.wanted = cut(&self.wanted, VALUE_MAX);
+        self.found = cut(&self.found, VALUE_MAX);
+        self.baseline = cut(&self.baseline, VALUE_MAX);
+        self.owners.truncate(OWNERS_MAX);
+        self.owners = self
+            .owners
+            .iter()
+            .map(|owner| cut(owner, OWNER_MAX))
+            .collect();
+        self.reason = cut(&self.reason, TEXT_MAX);
+        self
+    }
+}
+
+/// Most characters of a name, an owner, a value, a text; most owners: the schema of [`KeyReport`].
+const NAME_MAX: usize = 128;
+const OWNER_MAX: usize = 320;
+const VALUE_MAX: usize = 256;
+const TEXT_MAX: usize = 512;
+const OWNERS_MAX: usize = 64;
+
+fn cut(text: &str, characters_max: usize) -> String {
+    if text.chars().count() <= characters_max {
+        return text.to_owned();
+    }
+    text.chars().take(characters_max - 1).chain(['…']).collect()
 }
 
 /// Whether a plan was carried out.
@@ -64,7 +133,7 @@ pub struct KeyReport {
     pub state: KeyState,
     /// Owners (`namespace/name`) that want this key.
     #[serde(default)]
-    #[schemars(length(max = 64), inner(length(max = 128)))]
+    #[schemars(length(max = 64), inner(length(max = 320)))]
     pub owners: Vec<String>,
     /// Why the state is what it is and what to do, for people; empty where there is nothing to say.
     #[serde(default)]
@@ -93,8 +162,13 @@ pub enum KeyState {
     NotPermitted,
     /// Not attempted because another key of the same plan failed.
     Skipped,
+    /// Written before, changed by others since, and left so because no owner enforces it.
+    Drifted,
     /// Put back to its baseline.
     Restored,
+    /// Left at its raised value although no owner is left, because lowering it would harm others
+    /// (`fs.nr_open`) or because the owner asked to keep it.
+    Kept,
     /// Not put back, because the value found is not the one written here.
     ChangedByOthers,
 }
@@ -117,4 +191,85 @@ pub struct NodeFacts {
     /// same.
     #[serde(default)]
     pub hard_nofile: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn failure(reason: String) -> KeyReport {
+        KeyReport {
+            name: "net.core.somaxconn".to_owned(),
+            wanted: "65535".to_owned(),
+            found: "4096".to_owned(),
+            baseline: String::new(),
+            state: KeyState::Rejected,
+            owners: vec!["web/site".to_owned()],
+            reason,
+        }
+    }
+
+    fn report(failures: Vec<KeyReport>, limit_not_permitted: Option<String>) -> ApplyReport {
+        ApplyReport {
+            version: 1,
+            plan_hash: "ba7816bf8f01cfea".to_owned(),
+            generation: 3,
+            outcome: Outcome::Failed,
+            applied: 0,
+            unchanged: 2,
+            failures,
+            failures_dropped: 0,
+            hard_nofile: 20_000,
+            limit_not_permitted,
+        }
+    }
+
+    #[test]
+    fn a_short_report_arrives_whole() {
+        let report = report(
+            vec![failure("EINVAL".to_owned())],
+            Some("20000 at most".to_owned()),
+        );
+        let message = report.to_termination_message().expect("plain data");
+        assert_eq!(ApplyReport::parse(&message).expect("our own words"), report);
+    }
+
+    #[test]
+    fn failures_that_do_not_fit_are_counted() {
+        let all = report(
+            (0..64).map(|n| failure(format!("reason {n}"))).collect(),
+            None,
+        );
+        let message = all.to_termination_message().expect("plain data");
+        assert!(message.len() <= TERMINATION_MESSAGE_BYTES_MAX);
+        let arrived = ApplyReport::parse(&message).expect("our own words");
+        assert!(!arrived.failures.is_empty());
+        assert_eq!(arrived.failures, all.failures[..arrived.failures.len()]);
+        assert_eq!(
+            arrived.failures.len() + arrived.failures_dropped as usize,
+            64
+        );
+    }
+
+    #[test]
+    fn the_words_of_the_report_are_stable() {
+        let text = serde_json::to_string(&report(vec![], None)).expect("plain data");
+        assert_eq!(
+            text,
+            r#"{"version":1,"planHash":"ba7816bf8f01cfea","generation":3,"outcome":"Failed","applied":0,"unchanged":2,"failures":[],"failuresDropped":0,"hardNofile":20000}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_report_is_longer_than_the_message_may_be(
+            texts in prop::collection::vec(".{0,900}", 0..20), limit in ".{0,3000}"
+        ) {
+            let report = report(texts.into_iter().map(failure).collect(), Some(limit));
+            let message = report.to_termination_message().expect("plain data");
+            prop_assert!(message.len() <= TERMINATION_MESSAGE_BYTES_MAX);
+            prop_assert!(ApplyReport::parse(&message).is_ok());
+        }
+    }
 }

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SysctlSetting {
     /// Name with dots, such as `net.core.somaxconn`.
-    #[schemars(length(min = 3, max = 128), regex(pattern = r"^[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$"))]
+    #[schemars(
+        length(min = 3, max = 128),
+        regex(pattern = r"^[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$")
+    )]
     pub name: String,
     /// Value as decimal numbers separated by single spaces, or a name. `net.ipv4.tcp_mem` is given
     /// in bytes and converted with the node's page size.
