@@ -1,2 +1,3 @@
-//! Placeholder.
+//! `tunedweb-tuner`: tunes the node that it runs on.
+
 fn main() {}
