@@ -36,5 +36,6 @@ pub use facts::node_facts;
 pub use journal::JournalError;
 pub use tree::{Host, KernelTree, ProcTree};
 pub use tuner::{
-    Applied, OwnerOutcome, OwnerReport, Preview, PreviewStep, SyncReport, TuneError, Tuner,
+    Applied, OwnerOutcome, OwnerReport, OwnerWishes, Preview, PreviewStep, SyncReport, TuneError,
+    Tuner,
 };

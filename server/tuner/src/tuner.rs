@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tunedweb_tuning::{
-    ApplyReport, CheckedPlan, Class, DeletionPolicy, KeyReport, NodeOwner, Owner,
-};
+use tunedweb_tuning::{ApplyReport, CheckedPlan, Class, KeyReport, Owner, SysctlSetting};
 
 use crate::journal::JournalError;
 use crate::tree::KernelTree;
@@ -69,6 +67,18 @@ pub enum PreviewStep {
     Keep,
     /// It would fail, and the plan with it.
     Refuse,
+}
+
+/// What one owner wants on this node, as [`Tuner::sync`] takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerWishes {
+    /// Who.
+    pub owner: Owner,
+    /// True when the owner is gone: its wishes are withdrawn and what was written for it is put
+    /// back.
+    pub released: bool,
+    /// Every key of class C and D that it wants.
+    pub sysctls: Vec<SysctlSetting>,
 }
 
 /// What [`Tuner::sync`] found and did.
@@ -162,18 +172,14 @@ impl<T: KernelTree> Tuner<T> {
 
     /// Withdraws an owner's wishes on this node and puts back what nobody else wants. A plan of
     /// that owner that comes late, with this generation or an older one, is refused from then on.
-    pub fn release(
-        &self,
-        owner: &Owner,
-        policy: DeletionPolicy,
-    ) -> Result<Vec<KeyReport>, TuneError> {
-        let _ = (owner, policy);
+    pub fn release(&self, owner: &Owner) -> Result<Vec<KeyReport>, TuneError> {
+        let _ = owner;
         todo!()
     }
 
     /// Brings the node to what its owners want: releases those marked so, applies the others'
     /// wishes, writes again what others changed. Owners that are not given stay as they are.
-    pub fn sync(&self, owners: &[NodeOwner]) -> Result<SyncReport, TuneError> {
+    pub fn sync(&self, owners: &[OwnerWishes]) -> Result<SyncReport, TuneError> {
         let _ = owners;
         todo!()
     }

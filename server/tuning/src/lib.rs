@@ -6,15 +6,14 @@
 //! - [`check_sysctls`] turns what a user wrote into [`CheckedTuning`], or into every problem at once.
 //! - [`classify`] decides which way a key goes onto a node.
 //! - [`merge`](merge()) makes one value of the wishes of several owners.
-//! - [`Plan`] and [`NodeOwner`] carry wishes to a node, [`ApplyReport`] and [`KeyReport`] bring back
-//!   what became of them.
+//! - A [`Plan`] carries wishes to a node, [`ApplyReport`] and [`KeyReport`] bring back what became of
+//!   them.
 
 pub mod catalogue;
 
 mod check;
 mod class;
 mod merge;
-mod owner;
 mod plan;
 mod report;
 mod setting;
@@ -25,7 +24,6 @@ pub use check::{
 };
 pub use class::{Class, KUBERNETES_MINOR_MIN, classify};
 pub use merge::{Conflict, Merged, Wish, merge};
-pub use owner::{DeletionPolicy, DriftPolicy, NodeOwner, OwnerState};
 pub use plan::{
     CheckedPlan, Owner, PLAN_BYTES_MAX, PLAN_VERSION, ParsePlanError, Plan, PlanContext,
 };

@@ -162,12 +162,10 @@ pub enum KeyState {
     NotPermitted,
     /// Not attempted because another key of the same plan failed.
     Skipped,
-    /// Written before, changed by others since, and left so because no owner enforces it.
-    Drifted,
     /// Put back to its baseline.
     Restored,
     /// Left at its raised value although no owner is left, because lowering it would harm others
-    /// (`fs.nr_open`) or because the owner asked to keep it.
+    /// (`fs.nr_open`).
     Kept,
     /// Not put back, because the value found is not the one written here.
     ChangedByOthers,
