@@ -286,18 +286,22 @@ pub struct Tuning {
              TIME_WAIT on a server is no problem to solve: leave it out"
         ),
         validation = Rule::new("self.all(s, s.name != 'net.ipv4.tcp_syncookies' || s.value in ['1', '2'])")
-            .message(
-                "net.ipv4.tcp_syncookies: permitted are 1 and 2; 0 turns each SYN flood into an outage. \
-                 Raise net.core.somaxconn and the listener's backlog instead"
-            ),
+            .message(Message::Expression(
+                "'net.ipv4.tcp_syncookies: \"' + \
+                 self.filter(s, s.name == 'net.ipv4.tcp_syncookies')[0].value + \
+                 '\" is not permitted, 1 or 2 are; 0 turns each SYN flood into an outage. Raise \
+                 net.core.somaxconn and the backlog of the listener instead'".into()
+            )),
         validation = Rule::new(
             "self.all(s, !(s.name in ['net.core.somaxconn', 'net.ipv4.tcp_max_syn_backlog']) || \
              (s.value.matches('^[1-9][0-9]{0,4}$') && int(s.value) <= 65535))"
         )
-        .message(
-            "net.core.somaxconn, net.ipv4.tcp_max_syn_backlog: permitted are 1 to 65535; each waiting connection \
-             costs kernel memory, and a longer queue only turns overload into waiting time"
-        ),
+        .message(Message::Expression(
+            "self.filter(s, s.name in ['net.core.somaxconn', 'net.ipv4.tcp_max_syn_backlog'])\
+             .map(s, s.name + ': \"' + s.value + '\"').join(', ') + \
+             ': permitted are 1 to 65535; each waiting connection costs kernel memory, and a longer queue \
+             only turns overload into waiting time'".into()
+        )),
     )]
     pub sysctls: Vec<SysctlSetting>,
     /// Process limits of the server.
@@ -355,8 +359,8 @@ pub struct TunedWebServerStatus {
     /// How many nodes are where.
     #[serde(default)]
     pub nodes: NodeCounts,
-    /// Hash of image, content, server settings and tuning that every pod serves; empty while pods
-    /// are being replaced.
+    /// Hash of image, content, server settings and tuning that every reachable node last served
+    /// together. While a change arrives, it is the one from before.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub serving_hash: String,
@@ -379,7 +383,7 @@ pub struct NodeCounts {
     pub serving: u32,
     /// Of these, nodes where something failed.
     pub failed: u32,
-    /// Of these, nodes that do not report (`NotReady`, or without an agent).
+    /// Of these, nodes that are not ready themselves; nothing is expected of them.
     pub unreachable: u32,
     /// Serving and tuned of desired, such as `2/3`.
     #[schemars(length(max = 16))]
