@@ -38,6 +38,9 @@ pub enum ReportError {
         /// Index in the summary.
         found_index: u32,
     },
+    /// The load was stopped before its end.
+    #[error("the load was stopped before its end")]
+    EndedEarly,
     /// The log holds no histogram of this pod.
     #[error("the log holds no histogram of this pod")]
     NoHistogram,
@@ -78,6 +81,9 @@ impl PodReport {
                 found_index: pod.index,
             });
         }
+        if pod.ended_early {
+            return Err(ReportError::EndedEarly);
+        }
         let histogram = decode_log_lines(run, log_lines)
             .remove(&index)
             .ok_or(ReportError::NoHistogram)?
@@ -115,6 +121,7 @@ impl PodSummary {
             run,
             index,
             started_at_microseconds,
+            ended_early: false,
             summary,
         }
     }
@@ -360,6 +367,18 @@ mod tests {
             PodSummary::parse(&text),
             Err(ReportError::Version { found: 2 })
         ));
+    }
+
+    /// Its rate would enter the sum as if the pod had run to the end.
+    #[test]
+    fn a_load_that_was_stopped_is_no_report() {
+        let counted = histogram(100, 10);
+        let mut pod = pod(1, &counted, 1);
+        pod.ended_early = true;
+        let message = pod.to_termination_message().unwrap();
+        let lines = encode_log_lines("r", 1, &counted);
+        let refused = PodReport::read("r", 1, &message, lines.iter().map(String::as_str));
+        assert!(matches!(refused, Err(ReportError::EndedEarly)));
     }
 
     #[test]

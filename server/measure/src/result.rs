@@ -16,6 +16,9 @@ pub struct PodSummary {
     pub index: u32,
     /// Start of the load, microseconds since the Unix epoch.
     pub started_at_microseconds: u64,
+    /// Whether the load was stopped before its planned end, so that it is not a result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
     /// The figures.
     pub summary: LoadSummary,
 }
