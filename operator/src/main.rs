@@ -1,2 +1,2 @@
-//! Placeholder.
+//! The operator of tunedweb.
 fn main() {}

@@ -2,8 +2,40 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+/// An enum whose variants are words of the API, each with its description.
+macro_rules! words {
+    ($(#[$attribute:meta])* pub enum $name:ident {
+        $($(#[doc = $description:literal])+ $word:ident,)+
+    }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[doc = $description])+ $word,)+
+        }
+
+        impl $name {
+            /// Every word, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$word),+];
+
+            /// The word in the API.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$word => stringify!($word),)+
+                }
+            }
+
+            /// What the word says.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$word => concat!($($description),+).trim(),)+
+                }
+            }
+        }
+    };
+}
+
+words! {
 /// Types of conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionType {
     /// Every selected, reachable node acknowledged this generation and serves.
     Ready,
@@ -22,25 +54,10 @@ pub enum ConditionType {
     /// `BenchmarkRun`: the run ended with a result.
     Succeeded,
 }
-
-impl ConditionType {
-    /// The word in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Reconciling => "Reconciling",
-            Self::Stalled => "Stalled",
-            Self::Tuned => "Tuned",
-            Self::Serving => "Serving",
-            Self::BenchmarkPassed => "BenchmarkPassed",
-            Self::Applied => "Applied",
-            Self::Succeeded => "Succeeded",
-        }
-    }
 }
 
+words! {
 /// Reasons of conditions and events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The state asked for is reached.
     AsSpecified,
@@ -92,42 +109,9 @@ pub enum Reason {
     LoadFailed,
     /// The resource named as the target does not exist or does not serve.
     TargetNotFound,
-    /// The run was stopped before its end.
+    /// The run was stopped before its end, or what it left behind was deleted.
     Aborted,
 }
-
-impl Reason {
-    /// The word in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AsSpecified => "AsSpecified",
-            Self::Pending => "Pending",
-            Self::RollingOut => "RollingOut",
-            Self::Deleting => "Deleting",
-            Self::Draining => "Draining",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::Undecodable => "Undecodable",
-            Self::NodeAccessDenied => "NodeAccessDenied",
-            Self::ContentNotFound => "ContentNotFound",
-            Self::PodSecurityDenied => "PodSecurityDenied",
-            Self::NoNodesSelected => "NoNodesSelected",
-            Self::TuningFailed => "TuningFailed",
-            Self::Conflict => "Conflict",
-            Self::LimitNotPermitted => "LimitNotPermitted",
-            Self::AgentNotReporting => "AgentNotReporting",
-            Self::PodsNotReady => "PodsNotReady",
-            Self::ApplyFailed => "ApplyFailed",
-            Self::NotRequested => "NotRequested",
-            Self::ObjectivesReached => "ObjectivesReached",
-            Self::ObjectivesMissed => "ObjectivesMissed",
-            Self::ResultInvalid => "ResultInvalid",
-            Self::Running => "Running",
-            Self::DeadlineExceeded => "DeadlineExceeded",
-            Self::LoadFailed => "LoadFailed",
-            Self::TargetNotFound => "TargetNotFound",
-            Self::Aborted => "Aborted",
-        }
-    }
 }
 
 /// The condition of a type among many.
@@ -140,4 +124,21 @@ pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition>
 /// Whether the condition of a type is `True`.
 pub fn is_true(conditions: &[Condition], kind: ConditionType) -> bool {
     find(conditions, kind).is_some_and(|condition| condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_its_variant_and_says_what_it_means() {
+        for reason in Reason::ALL {
+            assert_eq!(reason.as_str(), format!("{reason:?}"));
+            assert!(reason.description().ends_with('.'), "{reason:?}");
+        }
+        for kind in ConditionType::ALL {
+            assert_eq!(kind.as_str(), format!("{kind:?}"));
+            assert!(kind.description().len() > 10, "{kind:?}");
+        }
+    }
 }

@@ -1,0 +1,3 @@
+//! Controllers for the custom resources of `tunedweb.io`.
+
+pub mod rbac;
