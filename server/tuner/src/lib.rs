@@ -29,8 +29,10 @@
 
 mod facts;
 mod journal;
+mod settle;
 mod tree;
 mod tuner;
+mod write;
 
 pub use facts::node_facts;
 pub use journal::JournalError;

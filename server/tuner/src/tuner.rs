@@ -1,12 +1,20 @@
-//! The calls: preview, apply, verify, release, sync.
+//! The calls: preview, apply, release, sync.
+
+mod apply;
+mod item;
+mod session;
+mod sync;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tunedweb_tuning::{ApplyReport, CheckedPlan, Class, KeyReport, Owner, SysctlSetting};
+use tunedweb_tuning::{ApplyReport, CheckedPlan, Class, KeyReport, NodeFacts, Owner};
 
+use crate::facts::node_facts;
 use crate::journal::JournalError;
 use crate::tree::KernelTree;
+
+pub use sync::{OwnerOutcome, OwnerReport, OwnerWishes, SyncReport};
 
 /// How long a call waits for another that holds the node's lock. A whole sync takes milliseconds;
 /// an init container that gives up is started again by the kubelet.
@@ -37,7 +45,7 @@ pub enum TuneError {
 pub struct Applied {
     /// The summary.
     pub report: ApplyReport,
-    /// Each key of the plan, and keys that left it, with `baseline` the value before this call.
+    /// Each key of the plan, and keys that left it.
     pub keys: Vec<KeyReport>,
 }
 
@@ -48,7 +56,7 @@ pub struct Preview {
     pub name: String,
     /// Which way it goes under the oldest Kubernetes supported.
     pub class: Class,
-    /// Value now; empty where it cannot be read.
+    /// Value now, in the user's unit; empty where it cannot be read.
     pub current: String,
     /// Value afterwards.
     pub would_be: String,
@@ -67,63 +75,6 @@ pub enum PreviewStep {
     Keep,
     /// It would fail, and the plan with it.
     Refuse,
-}
-
-/// What one owner wants on this node, as [`Tuner::sync`] takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerWishes {
-    /// Who.
-    pub owner: Owner,
-    /// True when the owner is gone: its wishes are withdrawn and what was written for it is put
-    /// back.
-    pub released: bool,
-    /// Every key of class C and D that it wants.
-    pub sysctls: Vec<SysctlSetting>,
-}
-
-/// What [`Tuner::sync`] found and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyncReport {
-    /// Boot that the values belong to.
-    pub boot_id: String,
-    /// Each key that an owner wants on this node, once, by name.
-    pub keys: Vec<KeyReport>,
-    /// Each owner that was given, in the same order.
-    pub owners: Vec<OwnerReport>,
-    /// Keys put back, or not, because their last owner was released.
-    pub released: Vec<KeyReport>,
-    /// Names of keys that others had changed and that were written again.
-    pub rewritten: Vec<String>,
-}
-
-/// What became of one owner's wishes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerReport {
-    /// UID of the resource.
-    pub uid: String,
-    /// `namespace/name`.
-    pub resource: String,
-    /// Generation that was asked for.
-    pub generation: i64,
-    /// What became of it.
-    pub outcome: OwnerOutcome,
-    /// Keys with a problem.
-    pub failures: Vec<KeyReport>,
-}
-
-/// What became of one owner's wishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerOutcome {
-    /// All of them hold.
-    Applied,
-    /// One could not be met; the owner's former wishes hold.
-    Failed,
-    /// The journal holds a newer generation, which stays.
-    Superseded,
-    /// The owner is gone and nothing of it is left.
-    Released,
-    /// The owner is gone, and a value could not be put back; the next sync tries again.
-    RestoreFailed,
 }
 
 impl<T: KernelTree> Tuner<T> {
@@ -146,41 +97,42 @@ impl<T: KernelTree> Tuner<T> {
         }
     }
 
-    /// The tree that it tunes through.
-    pub fn tree(&self) -> &T {
-        &self.tree
+    /// What the node says of itself.
+    pub fn facts(&self) -> Result<NodeFacts, TuneError> {
+        node_facts(&self.tree).map_err(TuneError::ReadHost)
     }
 
-    /// Says what [`Self::apply`] would do. Nothing is written, not even the journal.
+    /// Says what [`Self::apply`] would do. Nothing is written, not even the journal, and no lock is
+    /// taken. A plan holds when every step is [`PreviewStep::Keep`].
     pub fn preview(&self, plan: &CheckedPlan) -> Result<Vec<Preview>, TuneError> {
-        let _ = plan;
-        todo!()
+        apply::preview(self, plan)
     }
 
-    /// Carries a plan out, whole or not at all. The plan's keys replace all that its owner wished
-    /// for in that context: under `Pod` the node-wide keys, under `Host` all of them.
+    /// Carries a plan out, whole or not at all. The plan's keys replace what its owner wished for:
+    /// under `Host` all of it, under `Pod` the keys of the whole kernel (`vm.*`, `fs.*`) of older
+    /// generations.
+    ///
+    /// An owner that was released is refused until it comes with a newer generation; under `Host`,
+    /// where only those who know that the owner is back call, with the same one.
     pub fn apply(&self, plan: &CheckedPlan) -> Result<Applied, TuneError> {
-        let _ = plan;
-        todo!()
+        apply::apply(self, plan)
     }
 
-    /// Reads each key of a plan and says whether it holds. Nothing is written.
-    pub fn verify(&self, plan: &CheckedPlan) -> Result<Vec<KeyReport>, TuneError> {
-        let _ = plan;
-        todo!()
-    }
-
-    /// Withdraws an owner's wishes on this node and puts back what nobody else wants. A plan of
-    /// that owner that comes late, with this generation or an older one, is refused from then on.
+    /// Withdraws an owner's wishes on this node and puts back what nobody else wants. A pod's plan
+    /// that comes late, with this generation or an older one, is refused from then on.
+    ///
+    /// A value that could not be put back is tried again by the next call of any kind.
     pub fn release(&self, owner: &Owner) -> Result<Vec<KeyReport>, TuneError> {
-        let _ = owner;
-        todo!()
+        sync::release(self, owner)
     }
 
     /// Brings the node to what its owners want: releases those marked so, applies the others'
     /// wishes, writes again what others changed. Owners that are not given stay as they are.
     pub fn sync(&self, owners: &[OwnerWishes]) -> Result<SyncReport, TuneError> {
-        let _ = owners;
-        todo!()
+        sync::sync(self, owners)
+    }
+
+    fn session(&self) -> Result<session::Session<'_, T>, TuneError> {
+        session::Session::open(&self.tree, &self.journal, &self.node, self.lock_deadline)
     }
 }

@@ -1,0 +1,253 @@
+//! The journal on disk: one file, replaced whole, under a lock that all callers of a node share.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::Deserialize;
+
+use super::{JOURNAL_VERSION, Journal};
+
+/// The file, the same while it is written, and the lock.
+const JOURNAL_FILE: &str = "journal.json";
+const JOURNAL_FILE_NEW: &str = "journal.json.new";
+const LOCK_FILE: &str = "lock";
+
+/// Largest journal. An owner with 64 keys takes about 16 KiB; a node has at most 64 owners at a
+/// time, so this is an order of magnitude more than is ever needed.
+const JOURNAL_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Between two tries for the lock. A call holds it for milliseconds.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// Longest text that names a holder.
+const HOLDER_BYTES_MAX: u64 = 512;
+
+/// What is wrong with the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The folder cannot be made.
+    #[error("make the journal folder {path}")]
+    MakeFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The lock file cannot be opened or locked.
+    #[error("lock {path}")]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another call holds the lock.
+    #[error("{path} is still locked after {} seconds by {holder}", waited.as_secs())]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this call waited.
+        waited: Duration,
+        /// Who holds it, as it says of itself.
+        holder: String,
+    },
+    /// The file cannot be read.
+    #[error("read the journal {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not a journal. It is left as it is, since it may hold the only record of the
+    /// values from before.
+    #[error(
+        "{path} is not a journal of this program; mend it, or move it away to start anew without \
+         the values it remembers"
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A newer program wrote the file.
+    #[error(
+        "{path} has format {found}, this program reads up to {JOURNAL_VERSION}: use a newer one"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// There is no room for more.
+    #[error("the journal would have {bytes} bytes, at most {JOURNAL_BYTES_MAX} are permitted")]
+    Full {
+        /// Size that it would have.
+        bytes: usize,
+    },
+    /// The file cannot be written.
+    #[error("write the journal {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The journal of a node, locked until dropped.
+#[derive(Debug)]
+pub(crate) struct Store {
+    folder: PathBuf,
+    /// Closing it gives the lock back, also when the process is killed.
+    _lock: File,
+}
+
+impl Store {
+    /// Makes the folder where it is missing, waits for the lock, and reads the journal.
+    pub(crate) fn open(folder: &Path, deadline: Duration) -> Result<(Self, Journal), JournalError> {
+        // Only root reads it: it names every workload of the node.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|source| JournalError::MakeFolder {
+                path: folder.to_owned(),
+                source,
+            })?;
+        let lock = lock(&folder.join(LOCK_FILE), deadline)?;
+        let journal = load(folder)?;
+        Ok((
+            Self {
+                folder: folder.to_owned(),
+                _lock: lock,
+            },
+            journal,
+        ))
+    }
+
+    /// Replaces the journal. When this returns, the new one survives a power failure; when it fails
+    /// or the process is killed in it, the former or the new one is there whole.
+    pub(crate) fn save(&self, journal: &Journal) -> Result<(), JournalError> {
+        let path = self.folder.join(JOURNAL_FILE);
+        let wrong = |source| JournalError::Write {
+            path: path.clone(),
+            source,
+        };
+        let text = serde_json::to_vec_pretty(journal).map_err(|error| wrong(error.into()))?;
+        if text.len() > JOURNAL_BYTES_MAX {
+            return Err(JournalError::Full { bytes: text.len() });
+        }
+        replace(&self.folder, &text).map_err(wrong)
+    }
+}
+
+/// Reads the journal without the lock: the file is only ever replaced whole.
+pub(crate) fn load(folder: &Path) -> Result<Journal, JournalError> {
+    let path = folder.join(JOURNAL_FILE);
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Journal::default()),
+        Err(source) => return Err(JournalError::Read { path, source }),
+    };
+    let corrupt = |source| JournalError::Corrupt {
+        path: path.clone(),
+        source,
+    };
+    let head: Head = serde_json::from_slice(&text).map_err(corrupt)?;
+    if head.version > JOURNAL_VERSION {
+        return Err(JournalError::Newer {
+            path,
+            found: head.version,
+        });
+    }
+    serde_json::from_slice(&text).map_err(corrupt)
+}
+
+/// What every format of the journal begins with.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
+}
+
+fn replace(folder: &Path, text: &[u8]) -> io::Result<()> {
+    let new = folder.join(JOURNAL_FILE_NEW);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    std::fs::rename(&new, folder.join(JOURNAL_FILE))?;
+    File::open(folder)?.sync_all()
+}
+
+fn lock(path: &Path, deadline: Duration) -> Result<File, JournalError> {
+    let wrong = |source| JournalError::Lock {
+        path: path.to_owned(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(wrong)?;
+    let began = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < deadline => {
+                std::thread::sleep(LOCK_RETRY.min(deadline));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let holder = read_holder(&file);
+                return Err(JournalError::Busy {
+                    path: path.to_owned(),
+                    waited: deadline,
+                    holder,
+                });
+            }
+            Err(error) => return Err(wrong(error.into())),
+        }
+    }
+    write_holder(&file).map_err(wrong)?;
+    Ok(file)
+}
+
+fn write_holder(mut file: &File) -> io::Result<()> {
+    let host = rustix::system::uname();
+    let holder = format!(
+        "process {} on {}\n",
+        std::process::id(),
+        host.nodename().to_string_lossy()
+    );
+    file.set_len(0)?;
+    file.write_all(holder.as_bytes())
+}
+
+fn read_holder(file: &File) -> String {
+    let mut text = Vec::new();
+    let read = file.take(HOLDER_BYTES_MAX).read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    if read.is_err() || text.is_empty() {
+        "a process that did not say its name".to_owned()
+    } else {
+        text
+    }
+}
