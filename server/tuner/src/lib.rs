@@ -27,6 +27,8 @@
 //!   with the pod.
 //! - Nobody is told when a value changes; the agent calls [`Tuner::sync`] again and again.
 
+pub mod cli;
+
 mod facts;
 mod journal;
 mod settle;

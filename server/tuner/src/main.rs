@@ -1,3 +1,7 @@
-//! `tunedweb-tuner`: tunes the node that it runs on.
+//! `tunedweb-tuner`: sets kernel keys of this node as a plan says, and puts them back.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tunedweb_tuner::cli::run(std::env::args_os())
+}

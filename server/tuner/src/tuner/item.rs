@@ -24,6 +24,8 @@ pub(crate) struct Item {
     pub(crate) found: String,
     /// The value wanted, in the user's unit; empty where nobody wants it.
     pub(crate) wanted: String,
+    /// The kernel's text before the first write of this boot, where the journal knew it.
+    pub(crate) baseline: Option<String>,
     /// What is to be done.
     pub(crate) decision: Decision,
     /// Others changed what was written here.
@@ -109,6 +111,7 @@ impl Item {
         let mut item = Self::read(tree, find(&entry.key)?, entry.resources());
         item.journalled = true;
         item.network.clone_from(&entry.network);
+        item.baseline.clone_from(&entry.baseline);
         if item.failure.is_some() {
             item.forget_if_gone(entry);
             return Some((item, Vec::new()));
@@ -163,9 +166,10 @@ impl Item {
             Some(Outcome::Written(_)) if !self.journalled => Some(&self.found),
             _ => None,
         };
-        let baseline = entry
+        let known = entry
             .and_then(|entry| entry.baseline.as_ref())
-            .or(private_baseline);
+            .or(self.baseline.as_ref());
+        let baseline = known.or(private_baseline);
         KeyReport {
             name: self.key.name.to_owned(),
             wanted: self.wanted.clone(),
@@ -193,6 +197,7 @@ impl Item {
             strict: false,
             found: read.unwrap_or_default(),
             wanted: String::new(),
+            baseline: None,
             decision: Decision::Keep,
             drifted: false,
             failure,
