@@ -1,6 +1,7 @@
 //! The calls: preview, apply, release, sync.
 
 mod apply;
+mod draft;
 mod item;
 mod session;
 mod sync;

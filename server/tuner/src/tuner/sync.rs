@@ -6,7 +6,8 @@ use tunedweb_tuning::{
     CheckedTuning, KeyReport, KeyState, Owner, Problem, SysctlSetting, check_sysctls,
 };
 
-use super::apply::{Wishes, carry_out, draft, is_failure};
+use super::apply::{carry_out, is_failure};
+use super::draft::{Wishes, draft};
 use super::session::Session;
 use super::{TuneError, Tuner};
 use crate::journal::Entry;
