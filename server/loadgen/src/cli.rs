@@ -25,7 +25,7 @@ pub enum Command {
     Http(HttpArgs),
 }
 
-/// Requests over HTTP/1.1.
+/// The load.
 #[derive(Args, Debug)]
 pub struct HttpArgs {
     /// Where the load goes: http://HOST[:PORT][/PATH][?QUERY]
@@ -72,6 +72,14 @@ pub struct HttpArgs {
           value_parser = duration::parse)]
     pub connect_wait: Duration,
 
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What becomes of the result.
+#[derive(Args, Debug)]
+pub struct OutputArgs {
     /// Print the result as JSON on standard output
     #[arg(long, env = "TUNEDWEB_LOADGEN_JSON")]
     pub json: bool,

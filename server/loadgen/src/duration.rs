@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest time that is taken: a day, the longest run that a resource may ask for.
-pub(crate) const DURATION_MAX: Duration = Duration::from_secs(86_400);
+pub(crate) const DURATION_MAX: Duration = Duration::from_hours(24);
 
 /// Reads a length of time; a number without unit is in seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -46,6 +46,11 @@ pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
         return Err("at most 60s".to_owned());
     }
     Ok(duration)
+}
+
+/// Whole microseconds; 64 bits hold half a million years.
+pub(crate) fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

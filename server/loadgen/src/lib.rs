@@ -23,5 +23,5 @@ mod run;
 mod url;
 mod worker;
 
-pub use cli::{Cli, Command, HttpArgs};
+pub use cli::{Cli, Command, HttpArgs, OutputArgs};
 pub use run::{Outcome, RunError, run};

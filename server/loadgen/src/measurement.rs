@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use tunedweb_measure::{LoadSummary, per_second};
 
+use crate::duration::microseconds;
 use crate::plan::Plan;
 use crate::worker::{Counts, Live, Worker};
 
@@ -139,8 +140,4 @@ impl Progress {
 
 fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
-}
-
-fn microseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::time::Duration;
 
-use tunedweb_measure::{Histogram, PodSummary, encode_log_lines, per_second};
+use tunedweb_measure::{Histogram, LoadSummary, PodSummary, encode_log_lines, per_second};
 
+use crate::duration::microseconds;
 use crate::limits::PortRange;
 use crate::measurement::{Measurement, Progress};
 use crate::plan::Plan;
@@ -27,84 +27,94 @@ pub(crate) fn progress(now: &Progress, former: u64) -> String {
 }
 
 /// The result for people.
-pub(crate) fn table(
-    plan: &Plan,
-    url: &Url,
-    measurement: &Measurement,
-    pod: &PodSummary,
-    ports: Option<PortRange>,
-) -> String {
-    let summary = &pod.summary;
-    let cpu = microseconds(measurement.cpu);
-    let mut rows = vec![
-        (
-            "load",
-            format!(
-                "http://{}{} at {}, {} connections on {} threads, {}",
-                url.authority,
-                url.path,
-                plan.address,
-                plan.connections,
-                plan.threads,
-                if plan.short {
-                    "a new one for each request"
-                } else {
-                    "kept"
-                },
-            ),
-        ),
-        (
-            "requests",
-            format!(
-                "{} in {:.3} s, {} a second",
-                grouped(summary.requests),
-                measurement.duration.as_secs_f64(),
-                grouped(summary.requests_per_second),
-            ),
-        ),
-        (
-            "bytes",
-            format!(
-                "{}, {} a second",
-                grouped(summary.bytes),
-                grouped(summary.bytes_per_second)
-            ),
-        ),
-        (
-            "response",
-            format!(
-                "p50 {}, p90 {}, p99 {}, p99.9 {}, max {}, mean {} µs",
-                grouped(summary.p50_microseconds),
-                grouped(summary.p90_microseconds),
-                grouped(summary.p99_microseconds),
-                grouped(summary.p999_microseconds),
-                grouped(summary.max_microseconds),
-                grouped(summary.mean_microseconds),
-            ),
-        ),
-        (
-            "opened",
-            format!("{} connections", grouped(summary.connections_opened)),
-        ),
-        ("errors", errors(pod, &measurement.counts.examples)),
-        (
-            "own CPU",
-            format!(
-                "{:.2} of {} threads, {} requests a CPU second",
-                measurement.cpu.as_secs_f64() / measurement.duration.as_secs_f64().max(1e-9),
-                plan.threads,
-                grouped(per_second(summary.requests, cpu)),
-            ),
-        ),
-    ];
-    if pod.ended_early {
-        rows.push(("note", "stopped by a signal before the end".to_owned()));
+pub(crate) struct Report<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) url: &'a Url,
+    pub(crate) measurement: &'a Measurement,
+    pub(crate) summary: &'a LoadSummary,
+    pub(crate) ports: Option<PortRange>,
+}
+
+impl Report<'_> {
+    pub(crate) fn table(&self) -> String {
+        let counts = &self.measurement.counts;
+        let early = self.measurement.ended_early;
+        let stopped = early.then(|| "stopped by a signal before the end".to_owned());
+        let rows = [
+            Some(("load", self.load())),
+            Some(("requests", self.requests())),
+            Some(("bytes", self.bytes())),
+            Some(("response", self.response())),
+            Some(("opened", self.opened())),
+            Some(("errors", errors(self.summary, &counts.examples))),
+            Some(("own CPU", self.cpu())),
+            stopped.map(|note| ("note", note)),
+            port_note(counts.closed_first, self.ports).map(|note| ("note", note)),
+        ];
+        let lines = rows.iter().flatten();
+        lines.fold(String::new(), |mut text, (name, value)| {
+            let _ = writeln!(text, "{name:<9} {value}");
+            text
+        })
     }
-    rows.extend(port_note(measurement.counts.closed_first, ports).map(|note| ("note", note)));
-    rows.iter().fold(String::new(), |mut text, (name, value)| {
-        let _ = writeln!(text, "{name:<9} {value}");
-        text
-    })
+
+    fn load(&self) -> String {
+        let Self { plan, url, .. } = self;
+        let kept = if plan.short {
+            "a new one for each request"
+        } else {
+            "kept"
+        };
+        format!(
+            "http://{}{} at {}, {} connections on {} threads, {kept}",
+            url.authority, url.path, plan.address, plan.connections, plan.threads,
+        )
+    }
+
+    fn requests(&self) -> String {
+        format!(
+            "{} in {:.3} s, {} a second",
+            grouped(self.summary.requests),
+            self.measurement.duration.as_secs_f64(),
+            grouped(self.summary.requests_per_second),
+        )
+    }
+
+    fn bytes(&self) -> String {
+        format!(
+            "{}, {} a second",
+            grouped(self.summary.bytes),
+            grouped(self.summary.bytes_per_second),
+        )
+    }
+
+    fn response(&self) -> String {
+        format!(
+            "p50 {}, p90 {}, p99 {}, p99.9 {}, max {}, mean {} µs",
+            grouped(self.summary.p50_microseconds),
+            grouped(self.summary.p90_microseconds),
+            grouped(self.summary.p99_microseconds),
+            grouped(self.summary.p999_microseconds),
+            grouped(self.summary.max_microseconds),
+            grouped(self.summary.mean_microseconds),
+        )
+    }
+
+    fn opened(&self) -> String {
+        format!("{} connections", grouped(self.summary.connections_opened))
+    }
+
+    /// A generator that uses a whole CPU for each of its threads is what it measures.
+    fn cpu(&self) -> String {
+        let cpu = microseconds(self.measurement.cpu);
+        let length = microseconds(self.measurement.duration).max(1);
+        let percent = u128::from(cpu) * 100 / u128::from(length);
+        format!(
+            "{percent} % of {} %, {} requests a CPU second",
+            u32::from(self.plan.threads) * 100,
+            grouped(per_second(self.summary.requests, cpu)),
+        )
+    }
 }
 
 /// The result for programs: JSON in one line, then the histogram.
@@ -126,8 +136,8 @@ pub(crate) fn write(
 }
 
 /// The kinds that occurred, each with the first cause where it has several.
-fn errors(pod: &PodSummary, examples: &Examples) -> String {
-    let errors = &pod.summary.errors;
+fn errors(summary: &LoadSummary, examples: &Examples) -> String {
+    let errors = &summary.errors;
     let status = examples.status.map(|status| status.to_string());
     let kinds = [
         (
@@ -178,10 +188,6 @@ fn grouped(number: u64) -> String {
         .filter_map(|group| str::from_utf8(group).ok())
         .collect();
     groups.join(",")
-}
-
-fn microseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Plan {
             threads: threads(args),
             duration: args
                 .duration
-                .or(unbounded.then_some(Self::DURATION_DEFAULT)),
+                .or_else(|| unbounded.then_some(Self::DURATION_DEFAULT)),
             requests: args.requests,
             short: args.short,
             request_timeout: args.request_timeout,

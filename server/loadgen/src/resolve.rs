@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_wait() {
-        let wait = Duration::from_secs(3_600);
+        let wait = Duration::from_hours(1);
         let found = reachable_address(&url(free_port()), wait, &AtomicBool::new(true));
         assert!(matches!(found, Err(ResolveError::Stopped)));
     }

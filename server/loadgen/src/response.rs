@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn an_endless_head_takes_no_more_memory_than_the_limit() {
         let (mut response, mut former) = (Response::new(), FormerHead::default());
-        let piece = [b'x'; 60_000];
+        let piece = vec![b'x'; 60_000];
         assert_eq!(
             response.consume(&piece, &mut former),
             Err(Malformed::TooLong)

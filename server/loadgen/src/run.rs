@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tunedweb_measure::{PodSummary, ReportError};
 
-use crate::cli::{Cli, Command, HttpArgs};
+use crate::cli::{Cli, Command, OutputArgs};
 use crate::limits::{self, LimitError, PortRange};
 use crate::measurement::Measurement;
-use crate::output;
+use crate::output::{self, Report};
 use crate::plan::{self, Plan};
 use crate::resolve::{ResolveError, reachable_address};
 
@@ -62,13 +62,13 @@ pub enum RunError {
 pub fn run(cli: Cli) -> Result<Outcome, RunError> {
     let Command::Http(args) = cli.command;
     let stop = stop_on_signals().map_err(RunError::Signals)?;
-    let index = args.index.map_or_else(job_completion_index, Ok)?;
+    let index = args.output.index.map_or_else(job_completion_index, Ok)?;
     let ports = PortRange::read();
     limits::reserve(args.connections, plan::threads(&args), ports).map_err(RunError::Limit)?;
     let address =
         reachable_address(&args.url, args.connect_wait, &stop).map_err(RunError::Resolve)?;
     let plan = Plan::new(&args, address);
-    let progress = args.progress || io::stderr().is_terminal();
+    let progress = args.output.progress || io::stderr().is_terminal();
     let mut former = 0;
     let measurement = Measurement::make(&plan, &stop, |now| {
         if progress {
@@ -80,17 +80,21 @@ pub fn run(cli: Cli) -> Result<Outcome, RunError> {
     let pod = PodSummary {
         ended_early: measurement.ended_early,
         ..PodSummary::new(
-            args.run.clone(),
+            args.output.run.clone(),
             index,
             measurement.started_at,
             measurement.summary(),
         )
     };
-    eprint!(
-        "{}",
-        output::table(&plan, &args.url, &measurement, &pod, ports)
-    );
-    write_result(&args, &measurement, &pod)?;
+    let report = Report {
+        plan: &plan,
+        url: &args.url,
+        measurement: &measurement,
+        summary: &pod.summary,
+        ports,
+    };
+    eprint!("{}", report.table());
+    write_result(&args.output, &measurement, &pod)?;
     Ok(if pod.ended_early || pod.summary.requests == 0 {
         Outcome::NotMeasured
     } else {
@@ -118,7 +122,7 @@ fn job_completion_index() -> Result<u32, RunError> {
 
 /// The summary goes last to where its reader takes it for the sign that all is written.
 fn write_result(
-    args: &HttpArgs,
+    args: &OutputArgs,
     measurement: &Measurement,
     pod: &PodSummary,
 ) -> Result<(), RunError> {

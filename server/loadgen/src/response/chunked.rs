@@ -83,14 +83,13 @@ impl Chunked {
             (At::Size { value, digits }, _) => size(value, digits, byte),
             (At::Extension { value }, b'\r') => Ok(At::SizeEnd { value }),
             (At::Extension { value }, _) if byte != b'\n' => Ok(At::Extension { value }),
-            (At::SizeEnd { value: 0 }, b'\n') => Ok(At::LineStart),
+            (At::SizeEnd { value: 0 } | At::LineEnd, b'\n') => Ok(At::LineStart),
             (At::SizeEnd { value }, b'\n') => Ok(At::Data { left: value }),
             (At::DataCr, b'\r') => Ok(At::DataLf),
             (At::DataLf, b'\n') => Ok(At::size()),
             (At::LineStart, b'\r') => Ok(At::End),
             (At::Line, b'\r') => Ok(At::LineEnd),
             (At::LineStart | At::Line, _) if byte != b'\n' => Ok(At::Line),
-            (At::LineEnd, b'\n') => Ok(At::LineStart),
             _ => Err(Malformed::Chunk),
         }
     }
@@ -176,10 +175,10 @@ mod tests {
 
     #[test]
     fn endless_extensions_and_trailers_are_refused() {
-        let long = [b'x'; HEAD_BYTES_MAX + 1];
+        let long = vec![b'x'; HEAD_BYTES_MAX + 1];
         for start in [&b"4;"[..], &b"0\r\n"[..]] {
             let mut text = start.to_vec();
-            text.extend(long);
+            text.extend(&long);
             assert_eq!(end(&text, 1_000), Err(Malformed::TooLong));
         }
         // a little in each of very many chunks is no less endless
