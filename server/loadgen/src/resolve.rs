@@ -86,6 +86,8 @@ fn first_that_connects(url: &Url, elapsed: Duration) -> Result<SocketAddr, Resol
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME_LIMIT) {
             Ok(_) => return Ok(address),
+            // somebody took the connection, and ended it; the load will show whether always
+            Err(source) if source.kind() == io::ErrorKind::ConnectionReset => return Ok(address),
             Err(source) => last = Some((address, source)),
         }
     }
