@@ -8,6 +8,7 @@
 //! asked for and what the kernel gave.
 
 mod config;
+mod etag;
 mod fields;
 mod nearest;
 mod parse;
@@ -16,6 +17,7 @@ mod settings;
 mod tuning_report;
 
 pub use config::{Config, FileCacheConfig, KeepAliveConfig, TimeoutConfig};
+pub use etag::content_etag;
 pub use problem::{Problem, Problems};
 pub use settings::{
     KeepAlive, Listener, OpenFileCache, ServerSettings, Settings, Timeouts, Ulimits,
