@@ -125,13 +125,14 @@ fn statuses_from_400_on_are_errors_and_keep_the_connection() {
 
 #[test]
 fn a_server_that_is_gone_is_counted_as_connect() {
-    let server = Server::gone_after_one_connection();
-    let run = load(&server.url(), FOUR_REQUESTS);
+    let server = Server::gone_after_one_answer();
+    let run = load(&server.url(), "-c 1 -n 4");
     let expected = Errors {
-        connect: 4,
+        connect: 3,
         ..Errors::default()
     };
-    assert_all_failed(&run, &expected);
+    assert_eq!(run.summary().errors, expected);
+    assert_eq!(run.summary().requests, 1);
     assert!(run.stderr.contains("Connection refused"), "{}", run.stderr);
 }
 

@@ -101,11 +101,17 @@ impl Server {
         Self::start(move |_| answer())
     }
 
-    /// Takes one connection, and is gone.
-    pub(crate) fn gone_after_one_connection() -> Self {
+    /// Is gone before it answers its first and only request.
+    pub(crate) fn gone_after_one_answer() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || drop(listener.accept()));
+        thread::spawn(move || {
+            let mut streams = listener.incoming().map_while(Result::ok);
+            let asked = streams.find_map(|mut stream| read_head(&mut stream).map(|_| stream));
+            drop(listener);
+            let answer = Answer::response("200 OK", "Connection: close\r\n", "hello");
+            asked.unwrap().write_all(&answer.bytes).unwrap();
+        });
         Self {
             address,
             counts: Arc::default(),
