@@ -6,9 +6,16 @@ use_cluster() {
   cluster=$1
   cluster_state=$cache/$cluster
   export KUBECONFIG=$cluster_state/kubeconfig
+  export TUNEDWEB_VALUES=$cluster_state/values.yaml
 }
 
-cluster_exists() { kind get clusters 2>/dev/null | grep -qx "$1"; }
+cluster_exists() { [ -x "$kind_tools/kind" ] && kind get clusters 2>/dev/null | grep -qx "$1"; }
+
+# refuse_beside OTHER UNDO: all nodes share this machine's kernel, and so would two clusters share its keys.
+refuse_beside() {
+  find_docker
+  ! cluster_exists "$1" || die "the cluster $1 runs, and its nodes share the kernel's keys with this one's: remove it first with $2"
+}
 
 # cluster_up: as it is where all its nodes are ready, else anew.
 cluster_up() {

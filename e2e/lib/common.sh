@@ -3,8 +3,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache=${TUNEDWEB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tunedweb}
-demo_cluster=tunedweb-demo
-test_cluster=tunedweb-test
+export demo_cluster=tunedweb-demo test_cluster=tunedweb-test
 
 # A step's own output goes to its log; what a person reads goes to these two.
 exec 3>&1 4>&2
