@@ -89,13 +89,10 @@ impl<'a> Wishes<'a> {
 
     /// A limit of open files needs `fs.nr_open` to be as high.
     fn raise_nr_open(&mut self, tree: &impl KernelTree, nofile: Option<u64>) {
-        let Some(key) = find("fs.nr_open") else {
+        let (Some(key), Some(asked)) = (find("fs.nr_open"), nofile) else {
             return;
         };
-        let (Some(asked), Some(there)) = (nofile, nr_open(tree)) else {
-            return;
-        };
-        if asked <= there {
+        if nr_open(tree).is_none_or(|there| asked <= there) {
             return;
         }
         let node_half = self.halves.iter_mut().find(|(half, _)| *half == Half::Node);

@@ -1,0 +1,6 @@
+//! The tuner from outside: the library over a kernel in memory, the program over the real one.
+
+mod crash;
+mod support;
+mod sync;
+mod transactions;
