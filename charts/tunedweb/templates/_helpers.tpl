@@ -35,3 +35,8 @@ seccompProfile: {type: RuntimeDefault}
 - name: {{ . }}
 {{- end }}
 {{- end }}
+
+{{/* How long a drain may take: what the operator waits for the nodes, and a minute for all that is around it. */}}
+{{- define "tunedweb.drainSeconds" -}}
+{{ add .Values.restoreTimeoutSeconds 60 }}
+{{- end }}

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use tracing::{info, warn};
 use tunedweb_api::{NodeTuning, NodeTuningSpec, NodeTuningStatus};
-use tunedweb_tuner::{ProcTree, SyncReport, TuneError, Tuner, node_facts};
+use tunedweb_tuner::{ProcTree, SyncReport, TuneError, Tuner};
 use tunedweb_tuning::NodeFacts;
 
 use crate::health::Health;
@@ -34,7 +33,6 @@ const RETRY_FIRST: Duration = Duration::from_secs(2);
 pub(crate) struct Keeper {
     node: String,
     client: Client,
-    tree: ProcTree,
     tuner: Arc<Tuner<ProcTree>>,
     drift_interval: Duration,
     metrics: Metrics,
@@ -70,16 +68,14 @@ impl Keeper {
     pub(crate) fn new(
         node: String,
         client: Client,
-        tree: ProcTree,
-        journal: PathBuf,
+        tuner: Tuner<ProcTree>,
         drift_interval: Duration,
         metrics: Metrics,
         health: Arc<Health>,
     ) -> Self {
         Self {
             client,
-            tuner: Arc::new(Tuner::new(tree.clone(), journal, &node)),
-            tree,
+            tuner: Arc::new(tuner),
             node,
             drift_interval,
             metrics,
@@ -212,11 +208,11 @@ impl Keeper {
 
     async fn sync(&self, spec: &NodeTuningSpec) -> Result<(SyncReport, NodeFacts), RoundError> {
         let wishes = status::wishes(spec);
-        let (tree, tuner) = (self.tree.clone(), Arc::clone(&self.tuner));
+        let tuner = Arc::clone(&self.tuner);
         let begun = Instant::now();
         let work = tokio::task::spawn_blocking(move || {
             let report = tuner.sync(&wishes)?;
-            let facts = node_facts(&tree).map_err(TuneError::ReadHost)?;
+            let facts = tuner.facts()?;
             Ok((report, facts))
         });
         let result = match work.await {

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{Instrument as _, info, info_span};
 use tracing_subscriber::EnvFilter;
-use tunedweb_tuner::ProcTree;
+use tunedweb_tuner::{ProcTree, Tuner};
 
 use crate::admin::{self, Shown};
 use crate::health::Health;
@@ -47,18 +47,19 @@ async fn keep(options: Options) -> anyhow::Result<()> {
         registry: Arc::new(registry),
     };
     let listener = admin::listen(options.admin).await?;
+    let admin = listener.local_addr().context("tell the admin port")?;
     tokio::spawn(admin::serve(listener, shown).instrument(info_span!("admin")));
 
     let client = kube::Client::try_default()
         .await
         .context("find the API server")?;
-    info!(node = options.node, admin = %options.admin, "keeping this node");
+    info!(node = options.node, %admin, "keeping this node");
+    let tuner = Tuner::new(ProcTree::new(options.root), options.journal, &options.node);
     let span = info_span!("keep", node = options.node);
     let keeper = Keeper::new(
         options.node,
         client,
-        ProcTree::new(options.root),
-        options.journal,
+        tuner,
         options.drift_interval,
         metrics,
         health,

@@ -43,7 +43,13 @@ pub(crate) fn after_sync(
             .iter()
             .map(|owner| owner_status(former, owner, &report.released))
             .collect(),
-        keys: keys(report),
+        keys: report
+            .keys
+            .iter()
+            .take(KEYS_MAX)
+            .cloned()
+            .map(KeyReport::bounded)
+            .collect(),
         conditions: with_applied(former, generation, reason, &message, now),
     }
 }
@@ -175,22 +181,13 @@ fn problem(owner: &OwnerReport) -> String {
     }
 }
 
-/// What a released owner wanted and what was not put back, with the reason.
+/// Keys of a released owner that were left as they are for good, with the reason. The tuner tells
+/// whose they were only while others want them too.
 fn left_behind(owner: &OwnerReport, released: &[KeyReport]) -> String {
-    let of_others = released
+    let left: Vec<KeyReport> = released
         .iter()
-        .filter(|key| key.owners.contains(&owner.resource))
-        .filter(|key| {
-            !owner
-                .failures
-                .iter()
-                .any(|failure| failure.name == key.name)
-        });
-    let left: Vec<KeyReport> = owner
-        .failures
-        .iter()
-        .chain(of_others)
-        .filter(|key| key.state != KeyState::Restored)
+        .filter(|key| matches!(key.state, KeyState::ChangedByOthers | KeyState::Kept))
+        .filter(|key| key.owners.is_empty() || key.owners.contains(&owner.resource))
         .cloned()
         .collect();
     each_key(&left)
@@ -205,23 +202,6 @@ fn each_key(keys: &[KeyReport]) -> String {
         })
         .collect();
     texts.join("; ")
-}
-
-/// Each key that an owner wants, then those that failed without anybody's former wish for them,
-/// then those that could not be put back.
-fn keys(report: &SyncReport) -> Vec<KeyReport> {
-    let failures = report.owners.iter().flat_map(|owner| &owner.failures);
-    let not_restored = report
-        .released
-        .iter()
-        .filter(|key| key.state != KeyState::Restored);
-    let mut keys: Vec<KeyReport> = Vec::with_capacity(report.keys.len());
-    for key in report.keys.iter().chain(failures).chain(not_restored) {
-        if keys.len() < KEYS_MAX && !keys.iter().any(|known| known.name == key.name) {
-            keys.push(key.clone().bounded());
-        }
-    }
-    keys
 }
 
 fn with_applied(
@@ -371,7 +351,6 @@ mod tests {
         );
         assert_eq!(applied(&second).last_transition_time, Time(at(100)));
         assert_eq!(second.owners[0].state, OwnerOutcome::Failed);
-        assert_eq!(second.keys[0].state, KeyState::Rejected);
     }
 
     #[test]
@@ -425,7 +404,6 @@ mod tests {
         };
         let status = status(&NodeTuningStatus::default(), &report, 1);
         assert_eq!(status.owners[0].message, "");
-        assert!(status.keys.is_empty());
     }
 
     #[test]
@@ -479,6 +457,7 @@ mod tests {
                 Outcome::Failed,
                 vec![key("vm.max_map_count", KeyState::Rejected, &long)],
             )],
+            keys: vec![key("vm.max_map_count", KeyState::Rejected, &long)],
             ..SyncReport::default()
         };
         let status = status(&NodeTuningStatus::default(), &report, 1);
