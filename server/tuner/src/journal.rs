@@ -288,3 +288,40 @@ impl Journal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tombstones_are_bounded_and_those_dropped_are_counted() {
+        let mut journal = Journal::default();
+        let owner = |n: usize| OwnerId {
+            uid: n.to_string(),
+            node: "node-1".to_owned(),
+        };
+        for n in 0..TOMBSTONES_MAX + 3 {
+            journal.release(&owner(n), 1);
+        }
+        assert_eq!(journal.tombstones.len(), TOMBSTONES_MAX);
+        assert_eq!(journal.tombstones_dropped, 3);
+        assert_eq!(journal.released_at(&owner(2)), None, "the oldest go first");
+        assert_eq!(journal.released_at(&owner(3)), Some(1));
+    }
+
+    #[test]
+    fn a_second_release_changes_nothing_and_an_older_one_lowers_nothing() {
+        let mut journal = Journal::default();
+        let owner = OwnerId {
+            uid: "a".to_owned(),
+            node: "node-1".to_owned(),
+        };
+        journal.release(&owner, 5);
+        let once = journal.clone();
+        journal.release(&owner, 5);
+        journal.release(&owner, 3);
+        assert_eq!(journal, once);
+        journal.release(&owner, 6);
+        assert_eq!(journal.released_at(&owner), Some(6));
+    }
+}

@@ -251,3 +251,98 @@ fn read_holder(file: &File) -> String {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary folder")
+    }
+
+    fn journal_of(sequence: u64) -> Journal {
+        Journal {
+            sequence,
+            ..Journal::default()
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_read_again_and_readable_by_root_alone() {
+        let folder = folder();
+        let below = folder.path().join("not/yet/there");
+        let (store, journal) = Store::open(&below, SHORT).expect("a new journal");
+        assert_eq!(journal, Journal::default());
+        store.save(&journal_of(7)).expect("a writable folder");
+        drop(store);
+        let (_, journal) = Store::open(&below, SHORT).expect("the journal");
+        assert_eq!(journal.sequence, 7);
+        let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode();
+        assert_eq!(mode(&below) & 0o777, 0o700);
+        assert_eq!(mode(&below.join(JOURNAL_FILE)) & 0o777, 0o600);
+    }
+
+    #[test]
+    fn who_holds_the_lock_is_told_and_its_end_gives_it_back() {
+        let folder = folder();
+        let held = Store::open(folder.path(), SHORT).expect("the first");
+        let error = Store::open(folder.path(), SHORT).expect_err("the second");
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("process {}", std::process::id())),
+            "{text}"
+        );
+        drop(held);
+        Store::open(folder.path(), SHORT).expect("the lock is free");
+    }
+
+    #[test]
+    fn what_a_killed_save_left_behind_does_not_matter() {
+        let folder = folder();
+        let (store, _) = Store::open(folder.path(), SHORT).expect("a new journal");
+        store.save(&journal_of(1)).expect("a writable folder");
+        std::fs::write(folder.path().join(JOURNAL_FILE_NEW), "{\"vers").expect("a torn file");
+        assert_eq!(load(folder.path()).expect("the whole one").sequence, 1);
+        store.save(&journal_of(2)).expect("a writable folder");
+        assert_eq!(load(folder.path()).expect("the new one").sequence, 2);
+    }
+
+    #[test]
+    fn a_torn_foreign_or_newer_file_is_an_error_and_is_left() {
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{\"version\": 1}",
+            "{\"version\": 2, \"more\": true}",
+        ] {
+            let folder = folder();
+            let path = folder.path().join(JOURNAL_FILE);
+            std::fs::write(&path, text).expect("a file");
+            let error = Store::open(folder.path(), SHORT).expect_err("not our journal");
+            match error {
+                JournalError::Newer { found, .. } => assert_eq!(found, 2),
+                JournalError::Corrupt { .. } => assert!(error.source().is_some()),
+                other => panic!("{text:?}: {other}"),
+            }
+            assert_eq!(std::fs::read_to_string(&path).expect("the file"), text);
+        }
+    }
+
+    #[test]
+    fn a_journal_that_would_be_too_large_is_not_written() {
+        let folder = folder();
+        let (store, _) = Store::open(folder.path(), SHORT).expect("a new journal");
+        let mut journal = Journal::default();
+        journal
+            .entry_mut(&"x".repeat(JOURNAL_BYTES_MAX), None, "boot")
+            .baseline = Some("1".to_owned());
+        let error = store.save(&journal).expect_err("too large");
+        assert!(matches!(error, JournalError::Full { .. }));
+        assert!(!folder.path().join(JOURNAL_FILE).exists());
+    }
+}

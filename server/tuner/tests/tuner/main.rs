@@ -1,6 +1,9 @@
 //! The tuner from outside: the library over a kernel in memory, the program over the real one.
 
 mod crash;
+mod histories;
+mod kernel;
+mod program;
 mod support;
 mod sync;
 mod transactions;
