@@ -9,6 +9,10 @@
 //!
 //! No Kubernetes client, no runtime: types and their schemas only.
 #![expect(
+    clippy::duplicated_attributes,
+    reason = "printed columns repeat their type"
+)]
+#![expect(
     unreachable_pub,
     reason = "the schema derive repeats each type inside a function"
 )]
