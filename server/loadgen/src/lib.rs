@@ -8,6 +8,10 @@
 //! response; with a new connection for each request, from before `connect`. Only answers that are
 //! complete and have a status below 400 are counted in it, everything else is an error by kind.
 //!
+//! What is bounded: a thread has one read buffer and one histogram, a connection keeps nothing but a
+//! head that came in pieces, up to 16 KiB; bodies are followed, not kept. Memory does not grow with
+//! the length of a run, nor with what a server sends.
+//!
 //! What is not done: an answer that is late because the server stood still delays the requests
 //! after it, which then are not sent; a closed loop does not show how many users would have waited.
 
