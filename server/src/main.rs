@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The program `tunedweb-server`; see the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tunedweb_server::main()
+}

@@ -1,0 +1,84 @@
+//! What no safe library offers.
+#![expect(
+    unsafe_code,
+    reason = "getsockopt(TCP_INFO) and AsyncFd have no safe wrapper"
+)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The accept queue of a listening socket, as the kernel holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AcceptQueue {
+    /// Connections that wait to be accepted.
+    pub(crate) length: u32,
+    /// Most that may wait: the backlog after `net.core.somaxconn` cut it.
+    pub(crate) length_max: u32,
+}
+
+/// Reads the accept queue of `listener` (tcp(7), `TCP_INFO`; for a listening socket `tcpi_unacked`
+/// is the queue's length and `tcpi_sacked` its bound, as `ss -l` shows them).
+pub(crate) fn accept_queue(listener: &impl AsFd) -> io::Result<AcceptQueue> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>())
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `info` is a whole tcp_info and `length` its size, so the kernel writes only into it;
+    // both live past the call, and the borrow of `listener` keeps the descriptor open.
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: tcp_info is integers only, zeroed above where an older kernel wrote less.
+    let info = unsafe { info.assume_init() };
+    Ok(AcceptQueue {
+        length: info.tcpi_unacked,
+        length_max: info.tcpi_sacked,
+    })
+}
+
+/// Has the runtime watch `listener` for connections.
+pub(crate) fn watch(listener: Rc<TcpListener>) -> io::Result<AsyncFd<Rc<TcpListener>>> {
+    // SAFETY: a TcpListener behind an Rc gives the same descriptor each time it is asked and keeps
+    // it open until it is dropped, which is not before the AsyncFd that holds the Rc is.
+    let watched = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) };
+    Ok(watched?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_queue_of_a_listener_is_read_back() {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket
+            .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
+        socket.listen(7).unwrap();
+        assert_eq!(
+            accept_queue(&socket).unwrap(),
+            AcceptQueue {
+                length: 0,
+                length_max: 7
+            }
+        );
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        assert_eq!(accept_queue(&socket).unwrap().length, 1);
+    }
+}

@@ -1,0 +1,196 @@
+//! Accepting connections, and ceasing to.
+
+use std::cell::Cell;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use socket2::{SockFilter, SockRef};
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
+
+use super::Worker;
+use super::connection::Connection;
+use crate::lifecycle::Stage;
+
+/// Connections accepted before those that are open get their turn.
+const ACCEPTS_MAX: u32 = 64;
+
+/// After the kernel had no file or memory for a connection: long enough not to spin, short enough
+/// for the queue to hold what comes meanwhile.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// For the third packet of handshakes that have begun: most round trips are shorter.
+const HANDSHAKE: Duration = Duration::from_millis(300);
+
+/// Accepts until the server drains, then what is left in the queue, and closes the listener.
+pub(super) async fn run(worker: &Rc<Worker>) -> io::Result<()> {
+    let Some(listener) = worker.listener.get() else {
+        return Ok(());
+    };
+    let listener = crate::sys::watch(listener)?;
+    let accepting = Accepting {
+        worker,
+        listener,
+        warned_ms: Cell::new(None),
+    };
+    tokio::select! {
+        biased;
+        () = worker.reached(Stage::Draining) => {}
+        result = accepting.for_ever() => result?,
+    }
+    accepting.refuse_handshakes();
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(HANDSHAKE) => {}
+        () = worker.reached(Stage::Ended) => {}
+        result = accepting.for_ever() => result?,
+    }
+    accepting.the_rest();
+    worker.listener.close();
+    Ok(())
+}
+
+struct Accepting<'a> {
+    worker: &'a Rc<Worker>,
+    listener: AsyncFd<Rc<TcpListener>>,
+    warned_ms: Cell<Option<u64>>,
+}
+
+/// What one attempt to accept came to.
+enum Attempt {
+    Accepted,
+    Empty,
+    /// Files or memory are short.
+    Short(Errno),
+    Failed(Errno),
+}
+
+impl Accepting<'_> {
+    async fn for_ever(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.listener.readable().await?;
+            for _ in 0..ACCEPTS_MAX {
+                match self.attempt() {
+                    Attempt::Accepted => {}
+                    Attempt::Empty => {
+                        ready.clear_ready();
+                        break;
+                    }
+                    Attempt::Short(error) => {
+                        self.warn(error);
+                        tokio::time::sleep(BACK_OFF).await;
+                    }
+                    Attempt::Failed(error) => return Err(error.into()),
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn attempt(&self) -> Attempt {
+        match accept_with(
+            self.listener.get_ref(),
+            SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        ) {
+            Ok(socket) => {
+                self.admit(socket);
+                Attempt::Accepted
+            }
+            Err(Errno::AGAIN) => Attempt::Empty,
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                self.worker.counters.accept_failures.increment();
+                Attempt::Short(error)
+            }
+            Err(error @ (Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT)) => {
+                Attempt::Failed(error)
+            }
+            // accept(2): an error that is pending on the new connection; the next may be well
+            Err(_) => Attempt::Accepted,
+        }
+    }
+
+    fn admit(&self, socket: OwnedFd) {
+        let worker = self.worker;
+        worker.counters.accepted.increment();
+        if worker.slots.len() >= worker.shared.connections_max {
+            worker.counters.dropped.increment();
+            worker.counters.closed.increment();
+            return;
+        }
+        match TcpStream::from_std(socket.into()) {
+            Ok(stream) => {
+                let connection = Connection::new(Rc::clone(worker), stream);
+                tokio::task::spawn_local(connection.serve());
+            }
+            Err(error) => {
+                worker.counters.accept_failures.increment();
+                worker.counters.closed.increment();
+                tracing::warn!(%error, "cannot watch a connection; it is closed");
+            }
+        }
+    }
+
+    /// A packet that opens a connection is dropped from here on, so that the queue runs empty
+    /// before its listener is closed: to close it with connections in it resets them. The client
+    /// sends the packet again a second later, and is then refused or led elsewhere.
+    fn refuse_handshakes(&self) {
+        const SYN: u32 = 0x02;
+        const FLAGS_OFFSET: u32 = 13; // RFC 9293 section 3.1
+        let drop_syn = [
+            filter(
+                libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
+                0,
+                0,
+                FLAGS_OFFSET,
+            ),
+            filter(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, SYN),
+            filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            filter(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        let listener: &TcpListener = self.listener.get_ref();
+        if let Err(error) = SockRef::from(listener).attach_filter(&drop_syn) {
+            tracing::warn!(%error, "connections that open at the last moment may be reset");
+        }
+    }
+
+    fn the_rest(&self) {
+        // no queue is longer (listen(2) takes 65535 at most here)
+        for _ in 0..u16::MAX {
+            if !matches!(self.attempt(), Attempt::Accepted) {
+                return;
+            }
+        }
+    }
+
+    /// At most once in ten seconds: what happens a thousand times a second is counted, not told.
+    fn warn(&self, error: Errno) {
+        let now_ms = self.worker.clock.now_ms();
+        if self
+            .warned_ms
+            .get()
+            .is_none_or(|warned_ms| now_ms - warned_ms > 10_000)
+        {
+            self.warned_ms.set(Some(now_ms));
+            tracing::warn!(
+                %error,
+                "cannot accept connections for now; raise ulimits.nofile or lower \
+                 server.maxConnectionsPerWorker"
+            );
+        }
+    }
+}
+
+/// One instruction of a socket filter (socket(7), `SO_ATTACH_FILTER`).
+fn filter(code: u32, if_true: u8, if_false: u8, operand: u32) -> SockFilter {
+    SockFilter::new(
+        u16::try_from(code).unwrap_or(u16::MAX),
+        if_true,
+        if_false,
+        operand,
+    )
+}
