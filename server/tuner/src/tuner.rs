@@ -59,7 +59,7 @@ pub struct Preview {
     pub class: Class,
     /// Value now, in the user's unit; empty where it cannot be read.
     pub current: String,
-    /// Value afterwards.
+    /// Value afterwards; the one asked for where it would be refused.
     pub would_be: String,
     /// What would be done.
     pub step: PreviewStep,

@@ -149,18 +149,24 @@ fn summary<T: KernelTree>(
             .filter(|(item, _)| item.strict || !item.journalled);
         u32::try_from(planned.filter(|(_, key)| key.state == state).count()).unwrap_or(u32::MAX)
     };
-    let planned = items.iter().zip(keys).filter(|(item, _)| item.strict);
-    let failures: Vec<KeyReport> = planned
-        .filter(|(_, key)| is_failure(key.state))
-        .map(|(_, key)| key.clone())
-        .collect();
-    let skipped = count(KeyState::Skipped) > 0;
+    let of_plan = |holds: &dyn Fn(KeyState) -> bool| -> Vec<KeyReport> {
+        let planned = items.iter().zip(keys).filter(|(item, _)| item.strict);
+        planned
+            .map(|(_, key)| key.clone())
+            .filter(|key| holds(key.state))
+            .collect()
+    };
+    let mut failures = of_plan(&is_failure);
+    if failures.is_empty() {
+        // A plan that is refused as a whole has no key that failed, but each says why.
+        failures = of_plan(&|state| state == KeyState::Skipped);
+    }
     let hard_nofile = hard_nofile(session.tree, &session.host);
     ApplyReport {
         version: 1,
         plan_hash: plan.hash.clone(),
         generation: plan.owner.generation,
-        outcome: if failures.is_empty() && !skipped {
+        outcome: if failures.is_empty() {
             Outcome::Applied
         } else {
             Outcome::Failed

@@ -1,7 +1,7 @@
 //! One key of a call: what is wanted, what is there, what is to be done, and how that is told.
 
 use tunedweb_tuning::catalogue::{Key, Unit, find};
-use tunedweb_tuning::{Conflict, KeyReport, KeyState, Value};
+use tunedweb_tuning::{Conflict, KeyReport, KeyState, Value, merge};
 
 use crate::journal::{Entry, Network};
 use crate::settle::{Decision, is_same, settle};
@@ -114,6 +114,10 @@ impl Item {
         item.baseline.clone_from(&entry.baseline);
         if item.failure.is_some() {
             item.forget_if_gone(entry);
+            let merged = merge(item.key, &entry.merge_input(item.key));
+            item.wanted = merged
+                .map(|merged| merged.value.to_string())
+                .unwrap_or_default();
             return Some((item, Vec::new()));
         }
         let settled = settle(item.key, entry, &item.found, host.page_size_bytes);

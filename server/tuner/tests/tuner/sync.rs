@@ -270,6 +270,21 @@ fn a_key_that_went_with_its_module_is_nothing_to_wait_for() {
 }
 
 #[test]
+fn a_key_that_an_owner_wants_and_that_went_away_holds_up_nobody_elses_release() {
+    let node = node();
+    let a = active("a", 1, &[(SOMAXCONN, "65535")]);
+    sync(&node, &[a.clone(), active("b", 1, &[(MAPS, "262144")])]);
+    node.kernel.remove(SOMAXCONN);
+    let report = sync(&node, &[a, released("b", 1)]);
+    assert_eq!(
+        outcomes(&report),
+        [("a", OwnerOutcome::Failed), ("b", OwnerOutcome::Released)]
+    );
+    assert_eq!(states(&report.keys), [(SOMAXCONN, KeyState::Absent)]);
+    assert_eq!(report.keys[0].wanted, "65535");
+}
+
+#[test]
 fn after_a_reboot_the_values_are_applied_again_and_the_new_baseline_is_put_back() {
     let node = node();
     let owners = [active("a", 1, &[(MAPS, "262144"), (SOMAXCONN, "65535")])];

@@ -361,6 +361,8 @@ fn a_released_owner_comes_back_only_with_a_newer_generation() {
     node.release("a", 3);
     let late = node.apply(&pod_plan("a", 3, &[(MAPS, "262144"), (SOMAXCONN, "65535")]));
     assert_eq!(late.report.outcome, Outcome::Failed);
+    let reason = &late.report.failures.first().expect("it says why").reason;
+    assert!(reason.contains("released"), "{reason}");
     assert!(
         late.keys.iter().all(|key| key.state == KeyState::Skipped),
         "{late:?}"
@@ -531,7 +533,7 @@ fn a_preview_writes_nothing_and_tells_what_apply_does() {
     assert_eq!(
         steps,
         [
-            row(WATCHES, "", "", PreviewStep::Refuse),
+            row(WATCHES, "", "9000", PreviewStep::Refuse),
             row(RMEM, rmem, rmem, PreviewStep::Keep),
             row(MAPS, "65530", "262144", PreviewStep::Write),
         ]
