@@ -3,6 +3,7 @@
 mod crash;
 mod histories;
 mod kernel;
+mod owners;
 mod program;
 mod support;
 mod sync;

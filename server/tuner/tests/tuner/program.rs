@@ -202,6 +202,41 @@ fn flags_may_come_from_the_environment() {
 }
 
 #[test]
+fn programs_at_the_same_time_merge_their_wishes_and_undo_none_of_another() {
+    let files = Files::new();
+    let run_all = |command: &str| {
+        let children: Vec<_> = (1..=8)
+            .map(|n| {
+                let plan = files.path(&format!("plan-{n}.json"));
+                let text = format!(
+                    r#"{{"version": 1, "context": "Host",
+                        "sysctls": [{{"name": "vm.max_map_count", "value": "{n}00000"}}],
+                        "owner": {{"uid": "{n}", "resource": "web/{n}", "generation": 1}}}}"#
+                );
+                std::fs::write(&plan, text).expect("a plan");
+                Command::new(env!("CARGO_BIN_EXE_tunedweb-tuner"))
+                    .args([command, "--node", "node-1", "--plan"])
+                    .arg(plan)
+                    .arg("--root")
+                    .arg(files.path("root"))
+                    .arg("--journal")
+                    .arg(files.path("journal"))
+                    .stderr(std::process::Stdio::null())
+                    .spawn()
+                    .expect("the program starts")
+            })
+            .collect();
+        for mut child in children {
+            assert!(child.wait().expect("our child").success());
+        }
+    };
+    run_all("apply");
+    assert_eq!(files.value("vm/max_map_count"), "800000");
+    run_all("restore");
+    assert_eq!(files.value("vm/max_map_count"), "65530");
+}
+
+#[test]
 fn a_journal_that_cannot_be_read_stops_every_command_and_stays_as_it_is() {
     for (text, word) in [
         ("{\"version\": 1", "not a journal"),
