@@ -17,8 +17,8 @@ use crate::site::Site;
 
 /// Pods of a run are scheduled, started, resolved and removed around its load.
 const RUN: Duration = Duration::from_secs(120);
-/// Image with `wrk` that `e2e/test` builds from Debian's package.
-const WRK_IMAGE_VARIABLE: &str = "TUNEDWEB_WRK_IMAGE";
+/// Image with `wrk` that is in every node made by `e2e/test`.
+const TOOLS_IMAGE_VARIABLE: &str = "TUNEDWEB_TOOLS_IMAGE";
 const CONNECTIONS: u32 = 64;
 const SECONDS: u32 = 5;
 
@@ -110,7 +110,14 @@ async fn the_servers_own_request_counter_agrees_with_the_run() -> anyhow::Result
 
 #[tokio::test]
 async fn the_load_generators_rate_is_at_least_three_quarters_of_wrks() -> anyhow::Result<()> {
-    let image = std::env::var(WRK_IMAGE_VARIABLE).context(WRK_IMAGE_VARIABLE)?;
+    let image = std::env::var(TOOLS_IMAGE_VARIABLE).unwrap_or_default();
+    if image.is_empty() {
+        tunedweb_e2e::skip(
+            "the_load_generators_rate_is_at_least_three_quarters_of_wrks",
+            "the node image was not made here and has no wrk",
+        );
+        return Ok(());
+    }
     let site = Site::ready("rate", json!({})).await?;
     let (mut ours, mut wrks) = (Vec::new(), Vec::new());
     for round in 0..5 {
@@ -194,8 +201,8 @@ async fn wrk(site: &Site, image: &str, round: u32, node: &str) -> anyhow::Result
             "restartPolicy": "Never",
             "containers": [{
                 "name": "wrk", "image": image, "imagePullPolicy": "Never",
-                "args": [
-                    "-t1", format!("-c{CONNECTIONS}"), format!("-d{SECONDS}s"),
+                "command": [
+                    "wrk", "-t1", format!("-c{CONNECTIONS}"), format!("-d{SECONDS}s"),
                     format!("http://site.{}.svc/", site.namespace.name()),
                 ],
             }],
