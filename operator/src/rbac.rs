@@ -37,7 +37,7 @@ pub const PERMISSIONS: &[Permission] = &[
     operator(
         "tunedweb.io",
         "tunedwebservers",
-        &["list", "watch", "patch"],
+        &["get", "list", "watch", "patch"],
         "what users ask for; patched to set and to remove the finalizer",
     ),
     operator(
@@ -55,7 +55,7 @@ pub const PERMISSIONS: &[Permission] = &[
     operator(
         "tunedweb.io",
         "benchmarkruns",
-        &["list", "watch", "create", "patch"],
+        &["get", "list", "watch", "create"],
         "runs; created for benchmarks that run on each change",
     ),
     operator(

@@ -113,9 +113,14 @@ fn verdict(report: &SyncReport) -> (Reason, String) {
         ),
         (keys, resources) => (
             Reason::AsSpecified,
-            format!("{keys} keys are as {resources} resources want them"),
+            format!("in place: {}, wanted by {}", count(keys, "key"), count(resources, "resource")),
         ),
     }
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 /// A conflict is told apart because it is solved elsewhere: in the resources, not on the node.
@@ -314,6 +319,7 @@ mod tests {
         assert_eq!(status.owners[0].generation, 3);
         assert_eq!(applied(&status).status, "True");
         assert_eq!(applied(&status).reason, "AsSpecified");
+        assert_eq!(applied(&status).message, "in place: 1 key, wanted by 1 resource");
         assert_eq!(applied(&status).observed_generation, Some(7));
     }
 

@@ -69,6 +69,10 @@ pub enum Reason {
     Deleting,
     /// The operator is being uninstalled: nodes are being put back.
     Draining,
+    /// Every live node was put back; the resource is gone.
+    Restored,
+    /// The resource went although nodes that are named had not confirmed that they were put back.
+    RestoreIncomplete,
     /// The spec cannot be right; the message names each field, value and permitted range.
     InvalidSpec,
     /// The object in the cluster does not fit this operator's schema.

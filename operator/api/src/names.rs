@@ -29,6 +29,14 @@ pub const PLAN_HASH_ANNOTATION: &str = "tunedweb.io/plan-hash";
 /// Annotation on a `DaemonSet`: generation of the resource at which its tuning last changed.
 pub const PLAN_GENERATION_ANNOTATION: &str = "tunedweb.io/plan-generation";
 
+/// Annotation on a serving pod: hash of the pod template that it was made from.
+pub const TEMPLATE_HASH_ANNOTATION: &str = "tunedweb.io/template-hash";
+
+/// Value of [`COMPONENT_LABEL`] on what serves: pods, their Service, settings and plans.
+pub const SERVER_COMPONENT: &str = "server";
+/// Value of [`COMPONENT_LABEL`] on what makes load: pods, their Job, histograms.
+pub const LOAD_COMPONENT: &str = "load";
+
 /// Name of the serving container.
 pub const SERVER_CONTAINER: &str = "server";
 /// Name of the init container that tunes.
