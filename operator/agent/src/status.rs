@@ -113,7 +113,11 @@ fn verdict(report: &SyncReport) -> (Reason, String) {
         ),
         (keys, resources) => (
             Reason::AsSpecified,
-            format!("in place: {}, wanted by {}", count(keys, "key"), count(resources, "resource")),
+            format!(
+                "in place: {}, wanted by {}",
+                count(keys, "key"),
+                count(resources, "resource")
+            ),
         ),
     }
 }
@@ -319,7 +323,10 @@ mod tests {
         assert_eq!(status.owners[0].generation, 3);
         assert_eq!(applied(&status).status, "True");
         assert_eq!(applied(&status).reason, "AsSpecified");
-        assert_eq!(applied(&status).message, "in place: 1 key, wanted by 1 resource");
+        assert_eq!(
+            applied(&status).message,
+            "in place: 1 key, wanted by 1 resource"
+        );
         assert_eq!(applied(&status).observed_generation, Some(7));
     }
 
