@@ -52,6 +52,8 @@ pub(crate) struct Counters {
     pub(crate) send_timeouts: Counter,
     /// Responses cut short: the client went away, or the file changed under them.
     pub(crate) aborted: Counter,
+    /// Requests and responses cut off at the end of the server.
+    pub(crate) cut: Counter,
     /// Bytes of responses given to the kernel.
     pub(crate) sent_bytes: Counter,
     pub(crate) cache_hits: Counter,

@@ -84,15 +84,20 @@ impl Files {
 
     /// The entry of `path`, and whether it is kept for the next request.
     fn find(&self, path: &[u8], now_ms: u64) -> Result<(Arc<Entry>, bool), Missing> {
-        if let Some(entry) = self.cache.get(path) {
+        let known = self.cache.get(path);
+        if let Some(entry) = &known {
             let checked = !entry.usage().claim_check(now_ms) && entry.usage().is_current(now_ms);
-            if (checked && entry.has_its_bytes()) || self.loader.leads_to(path, &entry) {
-                return Ok((entry, true));
+            if (checked && entry.has_its_bytes()) || self.loader.leads_to(path, entry) {
+                return Ok((Arc::clone(entry), true));
             }
         }
-        match self.load(path) {
-            Ok(entry) => Ok(self.keep(path, entry, now_ms)),
-            Err(missing) => {
+        match (self.load(path), known) {
+            (Ok(entry), _) => Ok(self.keep(path, entry, now_ms)),
+            // no file can be opened now; what is in memory is as good as all that can be known
+            (Err(Missing::Unavailable), Some(entry)) if self.loader.may_lead_to(path, &entry) => {
+                Ok((entry, true))
+            }
+            (Err(missing), _) => {
                 self.cache.remove(path);
                 Err(missing)
             }
@@ -115,12 +120,12 @@ impl Files {
         }
     }
 
-    /// Loads `path`; without open files left, those of the cache make room once.
+    /// Loads `path`; without a descriptor left, files that the cache keeps open make room once.
     fn load(&self, path: &[u8]) -> Result<Entry, Missing> {
         let now = SystemTime::now();
         match self.loader.load(path, now) {
             Err(Missing::Unavailable) => {
-                self.cache.shed();
+                self.cache.close_some();
                 self.loader.load(path, now)
             }
             result => result,

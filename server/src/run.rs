@@ -75,7 +75,7 @@ fn serve_with(config: &Config) -> ExitCode {
             .await
         {
             Ok(Ended { cut: 0 }) => tell("ended: every response was complete"),
-            Ok(Ended { cut }) => tell(&format!("ended: {cut} connections were cut off")),
+            Ok(Ended { cut }) => tell(&format!("ended: {cut} requests or responses were cut off")),
             Err(error) => return fail(&error),
         }
         ExitCode::SUCCESS

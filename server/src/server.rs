@@ -67,7 +67,7 @@ pub struct Server {
 /// How the end went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Connections that were cut off because the time was up.
+    /// Requests and responses that were cut off because the time was up.
     pub cut: u64,
 }
 
@@ -192,13 +192,17 @@ impl Server {
                 () = tokio::time::sleep(HOUSEKEEPING) => self.keep_house(),
             }
         };
-        let cut = self.open_connections();
         self.lifecycle.advance(Stage::Ended);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
                 tracing::error!("a worker's thread has panicked");
             }
         }
+        let cut = self
+            .counters
+            .iter()
+            .map(|counters| counters.cut.value())
+            .sum();
         failed.map_or(Ok(Ended { cut }), |error| Err(RunError::Worker(error)))
     }
 
@@ -245,11 +249,6 @@ impl Server {
     fn keep_house(&self) {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.files.drop_idle(now_ms);
-    }
-
-    fn open_connections(&self) -> u64 {
-        let open = |c: &Arc<Counters>| c.accepted.value().saturating_sub(c.closed.value());
-        self.counters.iter().map(open).sum()
     }
 }
 

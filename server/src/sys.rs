@@ -1,7 +1,7 @@
 //! What no safe library offers.
 #![expect(
     unsafe_code,
-    reason = "getsockopt(TCP_INFO) and AsyncFd have no safe wrapper"
+    reason = "TCP_INFO, SIOCOUTQ and AsyncFd have no safe wrapper"
 )]
 
 use std::io;
@@ -50,6 +50,18 @@ pub(crate) fn accept_queue(listener: &impl AsFd) -> io::Result<AcceptQueue> {
     })
 }
 
+/// Bytes given to the kernel that the peer has not acknowledged (tcp(7), `SIOCOUTQ`).
+pub(crate) fn unacknowledged(stream: &impl AsFd) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, which `bytes` is; the borrow of `stream`
+    // keeps the descriptor open.
+    let result = unsafe { libc::ioctl(stream.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    u32::try_from(bytes).map_err(io::Error::other)
+}
+
 /// Has the runtime watch `listener` for connections.
 pub(crate) fn watch(listener: Rc<TcpListener>) -> io::Result<AsyncFd<Rc<TcpListener>>> {
     // SAFETY: a TcpListener behind an Rc gives the same descriptor each time it is asked and keeps
@@ -80,5 +92,19 @@ mod tests {
         let address = socket.local_addr().unwrap().as_socket().unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         assert_eq!(accept_queue(&socket).unwrap().length, 1);
+    }
+
+    #[test]
+    fn what_the_peer_has_not_taken_is_read_back() {
+        use std::io::Write;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        assert_eq!(unacknowledged(&client).unwrap(), 0);
+        client.set_nonblocking(true).unwrap();
+        let bytes = vec![0; 65_536];
+        while client.write(&bytes).is_ok() {}
+        assert!(unacknowledged(&client).unwrap() > 0);
+        drop(server);
     }
 }

@@ -137,7 +137,12 @@ impl Worker {
                 self.responder(&mut response_408)
                     .status(Status::RequestTimeout);
             }
-            self.slots.tick(&self.clock, &response_408, &self.counters);
+            self.slots.tick(&slot::Tick {
+                clock: &self.clock,
+                response_408: &response_408,
+                send_timeout: self.shared.timeouts.send,
+                counters: &self.counters,
+            });
             self.view.drop_retired();
             let queue = self
                 .listener
@@ -165,6 +170,16 @@ impl Worker {
         }
     }
 
+    /// How long a connection without a request is kept.
+    fn idle_timeout(&self) -> Duration {
+        let idle_timeout = self.shared.keep_alive.idle_timeout;
+        if self.draining.get() {
+            idle_timeout.min(DRAIN_IDLE_GRACE)
+        } else {
+            idle_timeout
+        }
+    }
+
     fn enter(&self, stage: Stage) {
         if stage >= Stage::Draining && !self.draining.replace(true) {
             self.slots.hurry_idle(&self.clock, DRAIN_IDLE_GRACE);
@@ -184,5 +199,6 @@ impl Worker {
         while self.slots.len() > 0 && self.shared.lifecycle.stage() < Stage::Ended {
             tokio::time::sleep(clock::TICK / 10).await;
         }
+        self.counters.cut.add(self.slots.under_way() as u64);
     }
 }

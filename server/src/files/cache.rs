@@ -133,14 +133,13 @@ impl<V: AsRef<Usage>> Cache<V> {
     /// Drops what nobody asked for in time.
     pub(crate) fn drop_idle(&self, now_ms: u64) {
         let idle_ms = self.limits.idle_ms;
-        self.drop_where(&mut self.write(), |used_ms| {
-            now_ms.saturating_sub(used_ms) > idle_ms
-        });
+        let is_idle = |slot: &Slot<V>| now_ms.saturating_sub(slot.used_ms()) > idle_ms;
+        self.drop_where(&mut self.write(), is_idle);
     }
 
-    /// Drops the least recently used sixteenth, to have open files again.
-    pub(crate) fn shed(&self) {
-        self.drop_oldest(&mut self.write());
+    /// Closes the least recently used sixteenth of the files kept open.
+    pub(crate) fn close_some(&self) {
+        self.drop_oldest(&mut self.write(), |slot| slot.weight().1 > 0);
     }
 
     /// Entries dropped to make room or because nobody asked for them.
@@ -166,14 +165,15 @@ impl<V: AsRef<Usage>> Cache<V> {
                 || table.bytes + weight.0 > limits.bytes_max
                 || table.files + weight.1 > limits.files_max)
         {
-            self.drop_oldest(table);
+            self.drop_oldest(table, |_| true);
         }
     }
 
-    /// A sixteenth at a time: finding the oldest takes a look at each entry, which so is paid for
-    /// once in many insertions.
-    fn drop_oldest(&self, table: &mut Table<V>) {
-        let mut uses: Vec<u64> = table.slots.values().map(Slot::used_ms).collect();
+    /// Drops the oldest of those that `may_go`. A sixteenth at a time: finding the oldest takes a
+    /// look at each entry, which so is paid for once in many insertions.
+    fn drop_oldest(&self, table: &mut Table<V>, may_go: impl Fn(&Slot<V>) -> bool) {
+        let candidates = table.slots.values().filter(|slot| may_go(slot));
+        let mut uses: Vec<u64> = candidates.map(Slot::used_ms).collect();
         if uses.is_empty() {
             return;
         }
@@ -182,14 +182,14 @@ impl<V: AsRef<Usage>> Cache<V> {
         let threshold = *threshold;
         // of equally old ones only as many as are needed
         let mut left = last + 1;
-        self.drop_where(table, |used_ms| {
-            let goes = used_ms <= threshold && left > 0;
+        self.drop_where(table, |slot| {
+            let goes = slot.used_ms() <= threshold && left > 0 && may_go(slot);
             left -= usize::from(goes);
             goes
         });
     }
 
-    fn drop_where(&self, table: &mut Table<V>, mut goes: impl FnMut(u64) -> bool) {
+    fn drop_where(&self, table: &mut Table<V>, mut goes: impl FnMut(&Slot<V>) -> bool) {
         let Table {
             slots,
             bytes,
@@ -197,7 +197,7 @@ impl<V: AsRef<Usage>> Cache<V> {
         } = table;
         let mut dropped = 0;
         slots.retain(|_, slot| {
-            if !goes(slot.used_ms()) {
+            if !goes(slot) {
                 return true;
             }
             if let Slot::Kept { value, weight } = slot {
@@ -239,6 +239,13 @@ impl<V: AsRef<Usage>> Slot<V> {
         match self {
             Self::Seen { used_ms, .. } => *used_ms,
             Self::Kept { value, .. } => value.as_ref().as_ref().used_ms(),
+        }
+    }
+
+    fn weight(&self) -> (usize, usize) {
+        match self {
+            Self::Seen { .. } => (0, 0),
+            Self::Kept { weight, .. } => *weight,
         }
     }
 }
@@ -337,6 +344,16 @@ mod tests {
             assert!(!cache.note_use(&number.to_le_bytes(), 2_000));
         }
         assert!(cache.size().0 <= LIMITS.entries_max);
+    }
+
+    #[test]
+    fn only_entries_with_a_file_go_to_have_open_files_again() {
+        let cache = Cache::new(LIMITS);
+        cache.insert(b"a", value(1), (1, 0));
+        cache.insert(b"b", value(2), (0, 1));
+        cache.insert(b"c", value(3), (0, 1));
+        cache.close_some();
+        assert_eq!(kept(&cache), "ac");
     }
 
     #[test]

@@ -102,9 +102,8 @@ impl Entry {
         &self.identity
     }
 
-    /// Whether the file system, asked just now, leads to this version.
-    pub(crate) fn is_version(&self, found: &Identity) -> bool {
-        !self.provisional && self.identity == *found
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.provisional
     }
 
     /// Whether the bytes behind a [`Body::File`] are still those of this version.

@@ -54,7 +54,7 @@ impl Hasher {
         let wanted = entry.etag.is_none()
             && wants_hasher(identity)
             && identity.length <= HASH_BYTES_MAX
-            && entry.is_version(identity);
+            && !entry.is_provisional();
         let Some(queue) = self.queue.as_ref().filter(|_| wanted) else {
             return;
         };

@@ -29,12 +29,17 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(file: &impl AsFd) -> Result<Self, Errno> {
-        let stat = fstat(file)?;
-        Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Self::File(Identity::from(&stat)),
+        Ok(Self::from(&fstat(file)?))
+    }
+}
+
+impl From<&Stat> for Kind {
+    fn from(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File(Identity::from(stat)),
             FileType::Directory => Self::Folder,
             _ => Self::Other,
-        })
+        }
     }
 }
 

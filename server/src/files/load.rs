@@ -64,6 +64,11 @@ impl Loader {
 
     /// Whether `path` still leads to the version in `entry`.
     pub(crate) fn leads_to(&self, path: &[u8], entry: &Entry) -> bool {
+        !entry.is_provisional() && self.may_lead_to(path, entry)
+    }
+
+    /// The same, but for a change so soon after the version was read that it cannot be seen.
+    pub(crate) fn may_lead_to(&self, path: &[u8], entry: &Entry) -> bool {
         let found = if path.ends_with(b"/") {
             self.index
                 .iter()
@@ -71,13 +76,13 @@ impl Loader {
         } else {
             self.identity(&path[1..])
         };
-        found.is_some_and(|identity| entry.is_version(&identity)) && entry.has_its_bytes()
+        found.is_some_and(|identity| identity == *entry.identity()) && entry.has_its_bytes()
     }
 
     fn identity(&self, relative: &[u8]) -> Option<Identity> {
-        match Kind::of(&self.root.locate(relative).ok()?) {
-            Ok(Kind::File(identity)) => Some(identity),
-            _ => None,
+        match Kind::from(&self.root.stat(relative).ok()?) {
+            Kind::File(identity) => Some(identity),
+            Kind::Folder | Kind::Other => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
 use rustix::io::Errno;
 
 /// Why the folder cannot be served.
@@ -65,9 +65,15 @@ impl Root {
         self.open_beneath(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
     }
 
-    /// Opens a file or folder only to ask what it is.
+    /// Opens a file or folder only to learn that it is there.
     pub(crate) fn locate(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_beneath(relative, OFlags::PATH)
+    }
+
+    /// What a name leads to, without opening it. This lookup is not confined to the root, so it may
+    /// only be held against what was opened before; it needs no free descriptor.
+    pub(crate) fn stat(&self, relative: &[u8]) -> Result<Stat, Errno> {
+        statat(&self.folder, relative, AtFlags::empty())
     }
 
     fn open_beneath(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -54,7 +54,7 @@ impl Connection {
         {
             if self.send_rest().await.is_err() {
                 self.worker.counters.aborted.increment();
-                self.slot.reset();
+                self.slot.reset_on_drop();
                 return;
             }
             match std::mem::take(&mut self.then.ending) {
@@ -135,10 +135,8 @@ impl Connection {
     fn await_request(&self, answered: bool) {
         let Worker { clock, shared, .. } = &*self.worker;
         if !self.exchange.is_midway() {
-            self.slot.enter(
-                Phase::Idle,
-                clock.deadline_ms(shared.keep_alive.idle_timeout),
-            );
+            let deadline_ms = clock.deadline_ms(self.worker.idle_timeout());
+            self.slot.enter(Phase::Idle, deadline_ms);
         } else if answered || self.slot.phase() == Phase::Idle {
             self.slot
                 .enter(Phase::Reading, clock.deadline_ms(shared.timeouts.header));
@@ -162,7 +160,7 @@ impl Connection {
                     self.await_client();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.slot.stream().writable().await?;
+                    self.slot.writable().await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -200,7 +198,7 @@ impl Connection {
                     tokio::task::yield_now().await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await?;
+                    self.slot.writable().await?;
                 }
                 Err(error) => return Err(error),
             }

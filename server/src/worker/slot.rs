@@ -5,11 +5,13 @@
 //! wakes the task that waits on it.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::clock::Clock;
 use crate::counters::Counters;
@@ -38,9 +40,23 @@ pub(crate) enum Phase {
 pub(crate) struct Slot {
     phase: Cell<Phase>,
     deadline_ms: Cell<u64>,
+    /// Bytes that the client had not acknowledged when the kernel had no more room for it.
+    unsent: Cell<u32>,
+    /// The client takes nothing; its task is to give up.
+    given_up: Notify,
     /// Place in the table.
     index: Cell<usize>,
     stream: TcpStream,
+}
+
+/// What a tick needs.
+#[derive(Debug)]
+pub(crate) struct Tick<'a> {
+    pub(crate) clock: &'a Clock,
+    /// What a client is told whose request does not arrive.
+    pub(crate) response_408: &'a [u8],
+    pub(crate) send_timeout: Duration,
+    pub(crate) counters: &'a Counters,
 }
 
 /// The connections of one worker.
@@ -60,6 +76,8 @@ impl Slots {
         let slot = Rc::new(Slot {
             phase: Cell::new(Phase::Opened),
             deadline_ms: Cell::new(deadline_ms),
+            unsent: Cell::new(0),
+            given_up: Notify::new(),
             index: Cell::new(table.len()),
             stream,
         });
@@ -74,13 +92,23 @@ impl Slots {
         self.0.borrow().len()
     }
 
+    /// Connections on which a request or a response is under way.
+    pub(crate) fn under_way(&self) -> usize {
+        let is_under_way =
+            |slot: &&Rc<Slot>| matches!(slot.phase(), Phase::Reading | Phase::Writing);
+        self.0.borrow().iter().filter(is_under_way).count()
+    }
+
     /// Acts on every connection that is overdue, and counts them by phase.
-    pub(crate) fn tick(&self, clock: &Clock, response_408: &[u8], counters: &Counters) {
+    pub(crate) fn tick(&self, tick: &Tick<'_>) {
         let (mut idle, mut reading, mut writing) = (0, 0, 0);
+        let Tick {
+            clock, counters, ..
+        } = tick;
         let now_ms = clock.now_ms();
         for slot in self.0.borrow().iter() {
             if slot.deadline_ms.get() <= now_ms {
-                slot.expire(clock, response_408, counters);
+                slot.expire(tick);
             }
             match slot.phase.get() {
                 Phase::Opened | Phase::Idle | Phase::Closing => idle += 1,
@@ -145,15 +173,37 @@ impl Slot {
     }
 
     /// Has the connection reset when it is dropped: the client must not take what it got for all.
-    pub(crate) fn reset(&self) {
+    /// Nothing may be shut down before, since that sends a proper end.
+    pub(crate) fn reset_on_drop(&self) {
         let linger = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         if let Err(error) = linger {
             tracing::debug!(%error, "a connection ends without a reset");
         }
-        self.shut(Shutdown::Both);
     }
 
-    fn expire(&self, clock: &Clock, response_408: &[u8], counters: &Counters) {
+    /// Returns once the kernel has room for more; an error, once the client took nothing in time.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.note_unsent();
+        tokio::select! {
+            ready = self.stream.writable() => ready,
+            () = self.given_up.notified() => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Notes how much waits for the client, so that it is known later whether it took any of it:
+    /// the kernel tells of room only once there is a lot.
+    fn note_unsent(&self) {
+        self.unsent
+            .set(crate::sys::unacknowledged(&self.stream).unwrap_or(0));
+    }
+
+    fn expire(&self, tick: &Tick<'_>) {
+        let Tick {
+            clock,
+            response_408,
+            send_timeout,
+            counters,
+        } = *tick;
         match self.phase.get() {
             Phase::Idle => {
                 if self.has_input() {
@@ -171,16 +221,27 @@ impl Slot {
                 }
                 self.close_gently(clock);
             }
+            Phase::Writing if self.takes_its_response() => {
+                self.deadline_ms.set(clock.deadline_ms(send_timeout));
+            }
             Phase::Writing => {
                 counters.send_timeouts.increment();
-                self.reset();
-                self.deadline_ms.set(u64::MAX);
+                // a task that does not wait at this moment is about to send, and gets its chance
+                self.given_up.notify_waiters();
+                self.deadline_ms.set(clock.deadline_ms(send_timeout));
             }
             Phase::Closing => {
                 self.shut(Shutdown::Both);
                 self.deadline_ms.set(u64::MAX);
             }
         }
+    }
+
+    /// Whether the client took anything since it was last asked.
+    fn takes_its_response(&self) -> bool {
+        let before = self.unsent.get();
+        self.note_unsent();
+        self.unsent.get() < before
     }
 
     fn has_input(&self) -> bool {
