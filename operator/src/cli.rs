@@ -122,6 +122,10 @@ pub struct DrainArgs {
         value_parser = parse_duration
     )]
     pub timeout: Duration,
+
+    /// Exit with 0 whatever is left; it is named all the same, and an uninstallation goes on
+    #[arg(long, env = "TUNEDWEB_OPERATOR_BEST_EFFORT")]
+    pub best_effort: bool,
 }
 
 /// Which namespaces may touch nodes.

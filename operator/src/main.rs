@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tunedweb_operator::cli::{Cli, Command, RunArgs};
+use tunedweb_operator::cli::{Cli, Command, DrainArgs, RunArgs};
 use tunedweb_operator::{HttpPodReader, Options, Parts, drain, run};
 
 fn main() -> ExitCode {
@@ -33,10 +33,21 @@ async fn start(cli: Cli) -> anyhow::Result<()> {
         .await
         .context("find the API server")?;
     match cli.command {
-        Some(Command::Drain(arguments)) => drain(client, &arguments.namespace, arguments.timeout)
-            .await
-            .map_err(Into::into),
+        Some(Command::Drain(arguments)) => drain_nodes(client, &arguments).await,
         None => control(client, &cli.run).await,
+    }
+}
+
+async fn drain_nodes(client: kube::Client, arguments: &DrainArgs) -> anyhow::Result<()> {
+    match drain(client, &arguments.namespace, arguments.timeout).await {
+        Err(error) if arguments.best_effort => {
+            eprintln!(
+                "not everything is put back: {:#}",
+                anyhow::Error::from(error)
+            );
+            Ok(())
+        }
+        drained => drained.map_err(Into::into),
     }
 }
 
