@@ -19,6 +19,7 @@ use tunedweb_api::TunedWebServer;
 use tunedweb_api::names::FINALIZER;
 
 use crate::context::Context;
+use crate::memory::MarkMemory;
 
 /// Name of the mark.
 pub(crate) const MARK_NAME: &str = "tunedweb-drain";
@@ -183,16 +184,19 @@ pub(crate) async fn mark(context: &Context) -> Result<Option<Mark>, kube::Error>
         return Ok(None);
     };
     if let Some(known) = context.memory.mark(&version) {
-        return Ok(known);
+        return Ok(known.obeyed);
     }
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     let Some(map) = maps.get_opt(MARK_NAME).await? else {
         return Ok(None);
     };
     let own = deployment(&context.client, namespace).await?;
-    let mark = obeyed(&map, own.metadata.uid.as_deref());
-    context.memory.remember_mark(&version, mark.clone());
-    Ok(mark)
+    let obeyed = obeyed(&map, own.metadata.uid.as_deref());
+    context.memory.remember_mark(MarkMemory {
+        version,
+        obeyed: obeyed.clone(),
+    });
+    Ok(obeyed)
 }
 
 fn obeyed(map: &ConfigMap, own_uid: Option<&str>) -> Option<Mark> {

@@ -17,7 +17,7 @@ pub(crate) struct Memory {
     pods: Mutex<HashMap<String, PodMemory>>,
     ended: Mutex<HashSet<String>>,
     admitted: Mutex<HashMap<String, Admission>>,
-    mark: Mutex<Option<(String, Option<Mark>)>>,
+    mark: Mutex<Option<MarkMemory>>,
 }
 
 /// What a serving pod answered.
@@ -36,6 +36,15 @@ pub(crate) struct Admission {
     pub(crate) question: String,
     /// Why it refuses; none: it admits.
     pub(crate) refusal: Option<String>,
+}
+
+/// A drain mark that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkMemory {
+    /// `metadata.resourceVersion` that it was read at.
+    pub(crate) version: String,
+    /// None: it is another installation's.
+    pub(crate) obeyed: Option<Mark>,
 }
 
 impl Memory {
@@ -93,13 +102,14 @@ impl Memory {
     }
 
     /// The drain mark, if it was read at this version.
-    pub(crate) fn mark(&self, version: &str) -> Option<Option<Mark>> {
-        let found = lock(&self.mark).clone()?;
-        (found.0 == version).then_some(found.1)
+    pub(crate) fn mark(&self, version: &str) -> Option<MarkMemory> {
+        lock(&self.mark)
+            .clone()
+            .filter(|known| known.version == version)
     }
 
-    pub(crate) fn remember_mark(&self, version: &str, mark: Option<Mark>) {
-        *lock(&self.mark) = Some((version.to_owned(), mark));
+    pub(crate) fn remember_mark(&self, known: MarkMemory) {
+        *lock(&self.mark) = Some(known);
     }
 }
 

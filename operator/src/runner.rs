@@ -23,7 +23,7 @@ use crate::metrics::{Kind, Outcome};
 const CONCURRENCY: u16 = 8;
 
 /// For one visit. Ten times what a visit with every optional request takes on a slow API server.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_mins(5);

@@ -28,6 +28,7 @@ use tunedweb_api::TunedWebServer;
 use tunedweb_api::condition::{ConditionType, find};
 use tunedweb_api::names::FINALIZER;
 
+pub(crate) use spec::load_problem;
 pub(crate) use wishes::{Wishes, wishes};
 
 use crate::cluster::Guarded;
@@ -208,13 +209,13 @@ async fn follow(context: &Context, server: &TunedWebServer, applied: &Applied) -
         has_node_keys: !resolved.tuning.node.is_empty(),
         nofile: resolved.tuning.nofile,
     };
-    let Some(content) = &observed.content else {
+    let Some(wanted) = &observed.content else {
         return Ok(later(context, server));
     };
     let pods = ready_pods(observed, &rendered.template_hash);
     let questions = Questions {
         wants_report: expected.nofile.is_some(),
-        content,
+        content: wanted,
         port: resolved.network.container_port,
     };
     probe::probe(context, &pods, questions).await;
@@ -224,7 +225,7 @@ async fn follow(context: &Context, server: &TunedWebServer, applied: &Applied) -
         states: &states,
         wants_tuning: !resolved.tuning.is_empty(),
         was_reached: status_of(server).serving_hash == serving_hash,
-        has_content: with_content(context, observed, &pods, content),
+        has_content: with_content(context, observed, &pods, wanted),
         pods_refused: refused(context, observed, &states).await,
     };
     let is_settled = progress.is_settled();
@@ -243,7 +244,7 @@ async fn follow(context: &Context, server: &TunedWebServer, applied: &Applied) -
             apply::create_run(context, &run).await?;
         }
     }
-    if is_answered(context, &pods, &expected, content) {
+    if is_answered(context, &pods, &expected, wanted) {
         Ok(later(context, server))
     } else {
         Ok(Action::requeue(ASK_AGAIN))
@@ -280,7 +281,7 @@ fn judged(context: &Context, observed: &Observed, expected: &Expected<'_>) -> Ve
 }
 
 /// Reachable nodes whose pod was seen to serve the content.
-fn with_content(context: &Context, observed: &Observed, pods: &[&Pod], content: &Content) -> usize {
+fn with_content(context: &Context, observed: &Observed, pods: &[&Pod], wanted: &Content) -> usize {
     let ready: Vec<&str> = observed
         .nodes
         .iter()
@@ -289,7 +290,7 @@ fn with_content(context: &Context, observed: &Observed, pods: &[&Pod], content: 
         .collect();
     pods.iter()
         .filter(|pod| crate::pods::node_name(pod).is_some_and(|node| ready.contains(&node)))
-        .filter(|pod| probe::serves(context, pod, content))
+        .filter(|pod| probe::serves(context, pod, wanted))
         .count()
 }
 
@@ -314,7 +315,7 @@ fn is_answered(
     context: &Context,
     pods: &[&Pod],
     expected: &Expected<'_>,
-    content: &Content,
+    wanted: &Content,
 ) -> bool {
     pods.iter().all(|pod| {
         let known = pod
@@ -322,7 +323,7 @@ fn is_answered(
             .map(|uid| context.memory.pod(&uid))
             .unwrap_or_default();
         let has_report = expected.nofile.is_none() || known.tuning.is_some();
-        has_report && known.content.as_ref() == Some(&content.hash)
+        has_report && known.content.as_ref() == Some(&wanted.hash)
     })
 }
 

@@ -33,92 +33,84 @@ use crate::queues::Touch;
 
 /// Every watch of the operator, each a future that never ends.
 pub(crate) fn all(context: &Arc<Context>, writers: Writers) -> Vec<BoxFuture<'static, ()>> {
-    let client = || context.client.clone();
+    let Writers {
+        servers,
+        node_tunings,
+        runs,
+        nodes,
+        namespaces,
+        config_maps,
+        daemon_sets,
+        services,
+        jobs,
+        pods,
+        agents,
+    } = writers;
+    let everywhere = Watching {
+        context,
+        labels: None,
+    };
     let ours = format!("{MANAGED_BY_LABEL}={MANAGED_BY}");
+    let ours = Watching {
+        context,
+        labels: Some(ours),
+    };
     let agent = format!("{COMPONENT_LABEL}={AGENT_COMPONENT}");
-    let every = watcher::Config::default;
-    let labelled = |labels: &str| every().labels(labels);
-    let agents = Api::namespaced(client(), &context.options.agent_namespace);
-    let mark_namespace = context.options.namespace.clone();
+    let agent = Watching {
+        context,
+        labels: Some(agent),
+    };
+    let own_namespace = context.options.namespace.clone();
+    let config_map_touches =
+        move |map: &PartialObjectMeta<ConfigMap>, _| config_map_touches(map, &own_namespace);
     vec![
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.servers,
-            server_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.node_tunings,
-            node_tuning_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.runs,
-            run_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.nodes,
-            node_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.namespaces,
-            namespace_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            every(),
-            writers.config_maps,
-            move |map, _| config_map_touches(map, &mark_namespace),
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            labelled(&ours),
-            writers.daemon_sets,
-            child_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            labelled(&ours),
-            writers.services,
-            child_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            labelled(&ours),
-            writers.jobs,
-            child_touches,
-        ),
-        keep(
-            context,
-            Api::all(client()),
-            labelled(&ours),
-            writers.pods,
-            child_touches,
-        ),
-        keep(
-            context,
-            agents,
-            labelled(&agent),
-            writers.agents,
-            agent_touches,
-        ),
+        everywhere.keep(servers, server_touches),
+        everywhere.keep(node_tunings, node_tuning_touches),
+        everywhere.keep(runs, run_touches),
+        everywhere.keep(nodes, node_touches),
+        everywhere.keep(namespaces, namespace_touches),
+        everywhere.keep(config_maps, config_map_touches),
+        ours.keep(daemon_sets, child_touches),
+        ours.keep(services, child_touches),
+        ours.keep(jobs, child_touches),
+        ours.keep(pods, child_touches),
+        agent.keep_in(&context.options.agent_namespace, agents, agent_touches),
     ]
+}
+
+/// Which objects are watched.
+struct Watching<'a> {
+    context: &'a Arc<Context>,
+    labels: Option<String>,
+}
+
+impl Watching<'_> {
+    fn keep<K: Kept>(
+        &self,
+        writer: Writer<K>,
+        touches: impl Fn(&K, bool) -> Vec<Touch> + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let api = Api::all(self.context.client.clone());
+        keep(self.context, api, self.config(), writer, touches)
+    }
+
+    fn keep_in(
+        &self,
+        namespace: &str,
+        writer: Writer<Pod>,
+        touches: impl Fn(&Pod, bool) -> Vec<Touch> + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let api = Api::namespaced(self.context.client.clone(), namespace);
+        keep(self.context, api, self.config(), writer, touches)
+    }
+
+    fn config(&self) -> watcher::Config {
+        let config = watcher::Config::default();
+        match &self.labels {
+            Some(labels) => config.labels(labels),
+            None => config,
+        }
+    }
 }
 
 /// An object that is kept, cut down to what is used.

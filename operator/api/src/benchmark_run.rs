@@ -90,13 +90,14 @@ pub struct BenchmarkRunStatus {
     /// What it was measured on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// `ConfigMap` with the merged histogram (HDR, V2 deflate, base64).
+    /// `ConfigMap` with the merged histogram, in the lines that load pods print (HDR, V2 deflate,
+    /// base64).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramReference>,
     /// When the result was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// `Succeeded`.
+    /// `Succeeded`, `Reconciling`, `Stalled`.
     #[serde(default)]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -120,7 +120,7 @@ pub(crate) async fn refused_pods(context: &Context, daemon_set: &DaemonSet) -> O
         series
             .map(|time| time.0)
             .or(seen)
-            .or(event.event_time.as_ref().map(|time| time.0))
+            .or_else(|| event.event_time.as_ref().map(|time| time.0))
     })?;
     let message = latest.message?;
     let reason = if message.contains(VIOLATES) {

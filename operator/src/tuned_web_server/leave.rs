@@ -122,11 +122,11 @@ impl Missing {
             Self::Nothing => String::new(),
             Self::Pods(count) => format!("waiting for {count} serving pods to end"),
             Self::Nodes(names) => {
-                let named: Vec<&str> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
+                let first: Vec<&str> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
                 format!(
                     "waiting for {} nodes to be put back: {}",
                     names.len(),
-                    named.join(", ")
+                    first.join(", ")
                 )
             }
         }

@@ -155,11 +155,11 @@ async fn content(context: &Context, namespace: &str, name: &str) -> Result<Optio
         .get_opt(name)
         .await
         .map_err(|source| Error::Observe(objects::request::<ConfigMap>("read", name, source)))?;
-    let content = map.as_ref().map(Content::of);
-    if let Some(content) = &content {
+    let read = map.as_ref().map(Content::of);
+    if let Some(read) = &read {
         context
             .memory
-            .remember_content(namespace, name, content.clone());
+            .remember_content(namespace, name, read.clone());
     }
-    Ok(content)
+    Ok(read)
 }

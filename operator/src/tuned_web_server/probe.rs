@@ -45,12 +45,12 @@ pub(crate) async fn probe(context: &Context, pods: &[&Pod], questions: Questions
 }
 
 /// Whether a pod was seen to serve this content.
-pub(crate) fn serves(context: &Context, pod: &Pod, content: &Content) -> bool {
+pub(crate) fn serves(context: &Context, pod: &Pod, wanted: &Content) -> bool {
     let known = pod
         .uid()
         .map(|uid| context.memory.pod(&uid))
         .unwrap_or_default();
-    known.content.as_ref() == Some(&content.hash)
+    known.content.as_ref() == Some(&wanted.hash)
 }
 
 async fn ask(context: &Context, pod: &Pod, questions: Questions<'_>) {

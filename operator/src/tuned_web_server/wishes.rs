@@ -50,9 +50,8 @@ pub(crate) fn wishes(context: &Context, server: &TunedWebServer, is_draining: bo
     if !wanted.is_empty() && !has_node_access(context, &namespace) {
         return Wishes::Nothing;
     }
-    let content = &server.spec.content.config_map.name;
-    let content = ObjectRef::new(content).within(&namespace);
-    let has_content = context.cluster.config_maps.get(&content).is_some();
+    let files = ObjectRef::new(&server.spec.content.config_map.name).within(&namespace);
+    let has_content = context.cluster.config_maps.get(&files).is_some();
     let (Some(tuning), true, true) = (tuning, problems.is_empty(), has_content) else {
         return Wishes::AsBefore;
     };

@@ -278,16 +278,15 @@ fn quantities(cpu: Option<&str>, memory: Option<&str>) -> Option<BTreeMap<String
 /// As the API server writes it, so that what comes back is what was sent: whole cores as such, other
 /// amounts in thousandths.
 fn canonical_cpu(text: &str) -> String {
-    let thousandths: Option<u64> = match text.strip_suffix('m') {
-        Some(number) => number.parse().ok(),
-        None => {
-            let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-            let part: Option<u64> = format!("{part:0<3}").parse().ok();
-            let whole: Option<u64> = whole.parse().ok();
-            whole
-                .zip(part)
-                .and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part))
-        }
+    let thousandths: Option<u64> = if let Some(number) = text.strip_suffix('m') {
+        number.parse().ok()
+    } else {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let whole: Option<u64> = whole.parse().ok();
+        let part: Option<u64> = format!("{part:0<3}").parse().ok();
+        whole
+            .zip(part)
+            .and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part))
     };
     match thousandths {
         Some(thousandths) if thousandths % 1000 == 0 => (thousandths / 1000).to_string(),
