@@ -1,6 +1,7 @@
 //! `kubectl tunedweb status NAME`: conditions, nodes, benchmarks, and what deleting will put back.
 
 mod observe;
+mod restore;
 mod show;
 mod summary;
 
@@ -12,7 +13,8 @@ use clap::{Args, ValueEnum};
 
 use crate::connection::Connected;
 pub use observe::Observed;
-pub use summary::{BenchmarkLine, ConditionLine, KeyLine, NodeLine, RestoreLine, Summary};
+pub use restore::RestoreLine;
+pub use summary::{BenchmarkLine, ConditionLine, KeyLine, NodeLine, Summary};
 
 /// What is to be shown, and how.
 #[derive(Args, Clone, Debug)]

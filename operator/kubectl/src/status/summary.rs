@@ -9,10 +9,11 @@ use tunedweb_api::node_tuning::OwnerOutcome;
 use tunedweb_api::tuned_web_server::{BenchmarkResult, NodeCounts};
 use tunedweb_api::{NodeTuning, TunedWebServer};
 use tunedweb_measure::{Validity, Verdict};
-use tunedweb_tuning::catalogue::{self, ReleaseRule};
+use tunedweb_tuning::catalogue;
 use tunedweb_tuning::{Class, KUBERNETES_MINOR_MIN, KeyReport, KeyState, classify};
 
 use super::observe::Observed;
+use super::restore::{RestoreLine, on_delete};
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,22 +106,6 @@ pub struct BenchmarkLine {
     pub name: String,
     /// Its last recorded result.
     pub result: Option<BenchmarkResult>,
-}
-
-/// What deleting will do to one key of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RestoreLine {
-    /// Name of the node.
-    pub node: String,
-    /// Name of the key.
-    pub key: String,
-    /// Value now.
-    pub now: String,
-    /// Value afterwards, as far as can be told.
-    pub afterwards: String,
-    /// Why it is not the one from before; empty where it is.
-    pub note: String,
 }
 
 impl Summary {
@@ -223,7 +208,7 @@ fn is_ready(pod: &Pod) -> bool {
     ready.any(|condition| condition.status == "True")
 }
 
-fn name_of(tuning: &NodeTuning) -> String {
+pub(super) fn name_of(tuning: &NodeTuning) -> String {
     tuning.metadata.name.clone().unwrap_or_default()
 }
 
@@ -240,7 +225,7 @@ fn concerns(tuning: &NodeTuning, server: &TunedWebServer) -> bool {
     in_spec || keys(tuning, server).next().is_some()
 }
 
-fn keys<'a>(
+pub(super) fn keys<'a>(
     tuning: &'a NodeTuning,
     server: &TunedWebServer,
 ) -> impl Iterator<Item = &'a KeyReport> + use<'a> {
@@ -249,7 +234,7 @@ fn keys<'a>(
     keys.filter(move |key| key.owners.contains(&resource))
 }
 
-fn resource(server: &TunedWebServer) -> String {
+pub(super) fn resource(server: &TunedWebServer) -> String {
     let namespace = server.metadata.namespace.as_deref().unwrap_or_default();
     let name = server.metadata.name.as_deref().unwrap_or_default();
     format!("{namespace}/{name}")
@@ -294,47 +279,6 @@ fn benchmarks(server: &TunedWebServer) -> Vec<BenchmarkLine> {
             result: result_of(&benchmark.name),
         })
         .collect()
-}
-
-fn on_delete(server: &TunedWebServer, tunings: &[NodeTuning]) -> Vec<RestoreLine> {
-    let resource = resource(server);
-    let mut lines: Vec<RestoreLine> = tunings
-        .iter()
-        .flat_map(|tuning| {
-            let node = name_of(tuning);
-            keys(tuning, server).map(move |key| (node.clone(), key))
-        })
-        .filter(|(_, key)| !key.baseline.is_empty())
-        .map(|(node, key)| restore_line(node, key, &resource))
-        .collect();
-    lines.sort_by(|a, b| (&a.node, &a.key).cmp(&(&b.node, &b.key)));
-    lines
-}
-
-fn restore_line(node: String, key: &KeyReport, resource: &str) -> RestoreLine {
-    let others: Vec<&str> = key
-        .owners
-        .iter()
-        .map(String::as_str)
-        .filter(|owner| *owner != resource)
-        .collect();
-    let keeps_raised =
-        catalogue::find(&key.name).is_some_and(|known| known.release == ReleaseRule::KeepRaised);
-    let (afterwards, why) = if !others.is_empty() {
-        (String::new(), format!("as {} wants it", others.join(", ")))
-    } else if keeps_raised {
-        let why = "lowering it would harm processes that started since";
-        (key.found.clone(), why.to_owned())
-    } else {
-        (key.baseline.clone(), String::new())
-    };
-    RestoreLine {
-        node,
-        key: key.name.clone(),
-        now: key.found.clone(),
-        afterwards,
-        note: why,
-    }
 }
 
 fn keys_of_pods(server: &TunedWebServer) -> Vec<String> {
