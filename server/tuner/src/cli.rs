@@ -3,14 +3,15 @@
 mod table;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use tunedweb_tuning::{
-    ApplyReport, CheckedPlan, KeyReport, KeyState, Outcome, ParsePlanError, Plan,
+    ApplyReport, CheckedPlan, KeyReport, KeyState, Outcome, PLAN_BYTES_MAX, ParsePlanError, Plan,
     TERMINATION_MESSAGE_BYTES_MAX,
 };
 
@@ -145,36 +146,27 @@ fn chain(error: &CliError) -> String {
 /// True where the outcome is right.
 fn execute(command: &Command) -> Result<bool, CliError> {
     match command {
-        Command::Plan(common) => plan(common),
+        Command::Plan(common) => preview(common, |step| step != PreviewStep::Refuse),
         Command::Apply {
             common,
             termination_message,
         } => apply(common, termination_message.as_deref()),
-        Command::Verify(common) => verify(common),
+        Command::Verify(common) => preview(common, |step| step == PreviewStep::Keep),
         Command::Restore(common) => restore(common),
     }
 }
 
-fn plan(common: &Common) -> Result<bool, CliError> {
+/// Shows what would be done; true where every step is right.
+fn preview(common: &Common, is_right: impl Fn(PreviewStep) -> bool) -> Result<bool, CliError> {
     let previews = common
         .tuner()
         .preview(&common.read_plan()?)
         .map_err(CliError::Tune)?;
-    show_previews(common, &previews)?;
-    Ok(previews
-        .iter()
-        .all(|preview| preview.step != PreviewStep::Refuse))
-}
-
-fn verify(common: &Common) -> Result<bool, CliError> {
-    let previews = common
-        .tuner()
-        .preview(&common.read_plan()?)
-        .map_err(CliError::Tune)?;
-    show_previews(common, &previews)?;
-    Ok(previews
-        .iter()
-        .all(|preview| preview.step == PreviewStep::Keep))
+    // Standard error is for people: the outcome is the same where nobody reads it.
+    let _ = table::previews(&mut io::stderr(), &previews);
+    let rows: Vec<PreviewOutput<'_>> = previews.iter().map(PreviewOutput::of).collect();
+    common.print_json(&rows)?;
+    Ok(previews.iter().all(|preview| is_right(preview.step)))
 }
 
 fn apply(common: &Common, termination_message: Option<&Path>) -> Result<bool, CliError> {
@@ -194,9 +186,10 @@ fn apply(common: &Common, termination_message: Option<&Path>) -> Result<bool, Cl
                 source,
             })?;
     }
-    table::keys(&mut io::stderr(), &applied.keys).map_err(CliError::Print)?;
+    // Standard error is for people: the outcome is the same where nobody reads it.
+    let _ = table::keys(&mut io::stderr(), &applied.keys);
     if let Some(text) = &applied.report.limit_not_permitted {
-        writeln!(io::stderr(), "{text}").map_err(CliError::Print)?;
+        let _ = writeln!(io::stderr(), "{text}");
     }
     common.print_json(&ApplyOutput {
         report: &applied.report,
@@ -210,7 +203,7 @@ fn restore(common: &Common) -> Result<bool, CliError> {
         .tuner()
         .release(&common.read_plan()?.owner)
         .map_err(CliError::Tune)?;
-    table::keys(&mut io::stderr(), &keys).map_err(CliError::Print)?;
+    let _ = table::keys(&mut io::stderr(), &keys);
     common.print_json(&keys)?;
     let is_right = |state: KeyState| {
         matches!(
@@ -225,19 +218,16 @@ fn restore(common: &Common) -> Result<bool, CliError> {
     Ok(keys.iter().all(|key| is_right(key.state)))
 }
 
-fn show_previews(common: &Common, previews: &[Preview]) -> Result<(), CliError> {
-    table::previews(&mut io::stderr(), previews).map_err(CliError::Print)?;
-    let rows: Vec<PreviewOutput<'_>> = previews.iter().map(PreviewOutput::of).collect();
-    common.print_json(&rows)
-}
-
 impl Common {
     fn read_plan(&self) -> Result<CheckedPlan, CliError> {
         let path = || self.plan.clone();
-        let bytes = std::fs::read(&self.plan).map_err(|source| CliError::ReadPlan {
-            path: path(),
-            source,
-        })?;
+        let mut bytes = Vec::new();
+        File::open(&self.plan)
+            .and_then(|file| file.take(PLAN_BYTES_MAX as u64 + 1).read_to_end(&mut bytes))
+            .map_err(|source| CliError::ReadPlan {
+                path: path(),
+                source,
+            })?;
         Plan::parse(&bytes).map_err(|source| CliError::UsePlan {
             path: path(),
             source,

@@ -53,10 +53,17 @@ pub fn find(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
+/// Longest name that is compared with the known ones: the longest that a resource may carry. The
+/// comparison takes time and memory by the product of both lengths.
+const NAME_BYTES_MAX: usize = 128;
+
 /// Likeness below which a suggestion would only confuse: two thirds of the characters agree.
 const LIKENESS_MIN: f64 = 0.66;
 
 fn nearest(name: &str) -> Option<&'static str> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
     let last_part = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let likeness = |key: &Key| {
         strsim::normalized_damerau_levenshtein(name, key.name).max(
@@ -123,6 +130,16 @@ mod tests {
         ));
     }
 
+    /// A plan file holds so much; compared with every known name it would take minutes.
+    #[test]
+    fn a_name_longer_than_any_is_answered_at_once() {
+        let name = format!("net.core.{}", "somaxconn".repeat(10_000));
+        let began = std::time::Instant::now();
+        let answer = lookup(&name);
+        assert!(matches!(answer, Lookup::Unknown { nearest: None }));
+        assert!(began.elapsed() < std::time::Duration::from_secs(1));
+    }
+
     #[test]
     fn a_harmful_removed_or_foreign_key_is_refused_whatever_its_interface() {
         for name in [
@@ -138,6 +155,8 @@ mod tests {
             "net.netfilter.nf_conntrack_max",
             "net.bridge.bridge-nf-call-iptables",
             "vm.overcommit_memory",
+            "vm.dirty_ratio",
+            "vm.dirty_background_bytes",
             "kernel.panic",
         ] {
             assert!(matches!(lookup(name), Lookup::Refused(_)), "{name}");

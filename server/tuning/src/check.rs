@@ -98,7 +98,8 @@ pub(crate) fn check_below(
             Err(problem) => problems.push(problem),
         }
     }
-    for ulimit in ulimits {
+    // Those behind the first are repetitions, which are told as one problem.
+    if let Some(ulimit) = ulimits.first() {
         let UlimitName::Nofile = ulimit.name;
         if NOFILE_PERMITTED.contains(&ulimit.soft) {
             checked.nofile = Some(ulimit.soft);
@@ -131,7 +132,7 @@ fn count_problems(prefix: &str, sysctls: &[SysctlSetting]) -> Vec<Problem> {
     for setting in sysctls.iter().take(SYSCTLS_MAX) {
         if !seen.insert(setting.name.as_str()) {
             problems.push(Problem {
-                field: format!("{prefix}sysctls[{}]", shown(&setting.name)),
+                field: field(prefix, &setting.name),
                 value: shown(&setting.value),
                 permitted: "each name once".to_owned(),
                 reason: "the key stands twice".to_owned(),
@@ -144,7 +145,7 @@ fn count_problems(prefix: &str, sysctls: &[SysctlSetting]) -> Vec<Problem> {
 
 fn check_one(prefix: &str, setting: &SysctlSetting) -> Result<CheckedSysctl, Problem> {
     let problem = |reason: &str, instead: &str| Problem {
-        field: format!("{prefix}sysctls[{}]", shown(&setting.name)),
+        field: field(prefix, &setting.name),
         value: shown(&setting.value),
         permitted: String::new(),
         reason: reason.to_owned(),
@@ -231,6 +232,12 @@ fn number_of(checked: &CheckedTuning, name: &str) -> Option<u64> {
 
 /// Characters of a value that a message shows: enough to know it again.
 const SHOWN_MAX: usize = 80;
+
+/// The field of a key. Names come from anyone: what is no plain character is escaped, so that none
+/// writes lines or colours of its own into logs.
+fn field(prefix: &str, name: &str) -> String {
+    format!("{prefix}sysctls[{}]", shown(name).escape_debug())
+}
 
 fn shown(text: &str) -> String {
     if text.chars().count() <= SHOWN_MAX {
@@ -354,6 +361,27 @@ mod tests {
         };
         assert!(check_sysctls(&[], std::slice::from_ref(&nofile)).is_ok());
         assert!(check_sysctls(&[], &[nofile.clone(), nofile]).is_err());
+    }
+
+    #[test]
+    fn thousands_of_limits_are_two_problems() {
+        let nofile = UlimitSetting {
+            name: UlimitName::Nofile,
+            soft: 1,
+        };
+        let found = check_sysctls(&[], &vec![nofile; 5_000]).expect_err("too many");
+        assert_eq!(found.len(), 2, "out of range, and more than one");
+    }
+
+    #[test]
+    fn a_name_with_control_characters_is_shown_escaped() {
+        let found = problems(&[("vm.\u{1b}[2J\nnet.core.somaxconn\0", "1\u{1b}[2J\n")]);
+        let text = found[0].to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(
+            text.contains(r"vm.\u{1b}[2J\nnet.core.somaxconn\0"),
+            "{text}"
+        );
     }
 
     #[test]

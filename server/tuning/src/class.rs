@@ -54,11 +54,6 @@ impl Class {
             Self::HostAgent => "agent of the node",
         }
     }
-
-    /// True where the namespace must be allowed to touch nodes.
-    pub fn needs_node_access(self) -> bool {
-        self != Self::PodSafe
-    }
 }
 
 #[cfg(test)]

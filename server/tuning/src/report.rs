@@ -39,7 +39,8 @@ pub struct ApplyReport {
 
 impl ApplyReport {
     /// The report as JSON of at most [`TERMINATION_MESSAGE_BYTES_MAX`] bytes. Failures that do not
-    /// fit are dropped from the end and counted; a limit's text is cut when even that is too long.
+    /// fit lose the names of their owners, are then dropped from the end and counted; a limit's text
+    /// is cut when even that is too long.
     pub fn to_termination_message(&self) -> Result<String, serde_json::Error> {
         let mut report = self.clone();
         report.plan_hash = cut(&report.plan_hash, TEXT_MAX);
@@ -54,7 +55,13 @@ impl ApplyReport {
             if text.len() <= TERMINATION_MESSAGE_BYTES_MAX {
                 return Ok(text);
             }
-            if report.failures.pop().is_some() {
+            if report.failures.iter().any(|key| !key.owners.is_empty()) {
+                // Who wants a key stands in the node's status as well; why it failed only here.
+                report
+                    .failures
+                    .iter_mut()
+                    .for_each(|key| key.owners.clear());
+            } else if report.failures.pop().is_some() {
                 report.failures_dropped = report.failures_dropped.saturating_add(1);
             } else {
                 report.plan_hash.clear();
@@ -243,11 +250,25 @@ mod tests {
         assert!(message.len() <= TERMINATION_MESSAGE_BYTES_MAX);
         let arrived = ApplyReport::parse(&message).expect("our own words");
         assert!(!arrived.failures.is_empty());
-        assert_eq!(arrived.failures, all.failures[..arrived.failures.len()]);
+        for (arrived, sent) in arrived.failures.iter().zip(&all.failures) {
+            assert_eq!(arrived.reason, sent.reason);
+        }
         assert_eq!(
             arrived.failures.len() + arrived.failures_dropped as usize,
             64
         );
+    }
+
+    #[test]
+    fn a_failure_of_a_key_that_many_want_keeps_its_name_and_reason() {
+        let mut shared = failure("EINVAL".to_owned());
+        shared.owners = vec!["namespace-of-a-team/name-of-a-site".to_owned(); OWNERS_MAX];
+        let all = report(vec![shared], None);
+        let message = all.to_termination_message().expect("plain data");
+        let arrived = ApplyReport::parse(&message).expect("our own words");
+        assert_eq!(arrived.failures_dropped, 0);
+        assert_eq!(arrived.failures[0].name, "net.core.somaxconn");
+        assert_eq!(arrived.failures[0].reason, "EINVAL");
     }
 
     #[test]

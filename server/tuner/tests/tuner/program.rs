@@ -58,7 +58,13 @@ impl Files {
     }
 
     fn run(&self, command: &str, more: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_tunedweb-tuner"))
+        let mut program = self.command(command);
+        program.args(more).output().expect("the program starts")
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_tunedweb-tuner"));
+        program
             .arg(command)
             .arg("--plan")
             .arg(self.path("plan.json"))
@@ -66,10 +72,8 @@ impl Files {
             .arg(self.path("root"))
             .arg("--journal")
             .arg(self.path("journal"))
-            .args(["--node", "node-1"])
-            .args(more)
-            .output()
-            .expect("the program starts")
+            .args(["--node", "node-1"]);
+        program
     }
 }
 
@@ -181,6 +185,32 @@ fn wrong_usage_exits_2_and_help_0() {
     assert_eq!(run(&["undo", "--plan", "x"]), Some(2));
     assert_eq!(run(&["--help"]), Some(0));
     assert_eq!(run(&["apply", "--help"]), Some(0));
+}
+
+#[test]
+fn the_outcome_is_the_same_where_nobody_reads_the_table() {
+    let files = Files::new();
+    for (command, expected) in [("plan", 0), ("verify", 1), ("apply", 0), ("restore", 0)] {
+        let full = fs::File::create("/dev/full").expect("a device of Linux");
+        let status = files.command(command).stderr(full).status();
+        let status = status.expect("the program starts");
+        assert_eq!(status.code(), Some(expected), "{command}");
+    }
+}
+
+/// As a file without end; reading it whole would take all memory.
+#[test]
+fn a_plan_without_end_is_refused() {
+    let files = Files::new();
+    fs::remove_file(files.path("plan.json")).expect("the plan");
+    std::os::unix::fs::symlink("/dev/zero", files.path("plan.json")).expect("a link");
+    let output = files.run("apply", &[]);
+    assert_eq!(code(&output), Some(1));
+    assert!(
+        errors(&output).contains("more than the 131072 bytes"),
+        "{}",
+        errors(&output)
+    );
 }
 
 #[test]

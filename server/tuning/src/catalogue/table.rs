@@ -136,7 +136,6 @@ pub(super) const KEYS: &[Key] = &[
         shape: number(0, 2),
         unit: Unit::Choice,
         merge: MergeRule::EqualOrConflict,
-        effect: EffectTime::NewSocket,
         range_reason: "0 never, 1 always, 2 for loopback only",
         advice: "2, the default; it concerns outgoing connections only",
         ..COMMON
