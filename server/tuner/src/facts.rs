@@ -6,7 +6,7 @@ use tunedweb_tuning::catalogue::find;
 use crate::tree::{Host, KernelTree};
 
 /// What this node says of itself.
-pub fn node_facts(tree: &impl KernelTree) -> std::io::Result<NodeFacts> {
+pub(crate) fn node_facts(tree: &impl KernelTree) -> std::io::Result<NodeFacts> {
     let host = tree.host()?;
     let hard_nofile = hard_nofile(tree, &host);
     Ok(NodeFacts {

@@ -195,7 +195,7 @@ impl Journal {
             inode: here.inode,
         });
         for (name, value) in wishes {
-            let next_in_line = self.sequence + 1;
+            let next_in_line = self.sequence.saturating_add(1);
             let entry = self.entry_mut(name, network.as_ref(), &here.boot_id);
             let former = entry.wishes.iter().position(|wish| wish.owner == *id);
             let since = former
@@ -251,7 +251,7 @@ impl Journal {
         });
         if self.tombstones.len() > TOMBSTONES_MAX {
             self.tombstones.remove(0);
-            self.tombstones_dropped += 1;
+            self.tombstones_dropped = self.tombstones_dropped.saturating_add(1);
         }
     }
 
@@ -307,6 +307,28 @@ mod tests {
         assert_eq!(journal.tombstones_dropped, 3);
         assert_eq!(journal.released_at(&owner(2)), None, "the oldest go first");
         assert_eq!(journal.released_at(&owner(3)), Some(1));
+    }
+
+    #[test]
+    fn counters_at_their_end_stay_there() {
+        let mut journal = Journal {
+            sequence: u64::MAX,
+            tombstones_dropped: u64::MAX,
+            ..Journal::default()
+        };
+        let here = Here {
+            node: "node-1".to_owned(),
+            boot_id: "boot".to_owned(),
+            inode: 1,
+        };
+        let owner = here.owner("a");
+        let wishes = BTreeMap::from([("vm.max_map_count", "262144".to_owned())]);
+        journal.set_wishes((&owner, "web/a"), 1, Half::Node, false, &wishes, &here);
+        assert_eq!(journal.sequence, u64::MAX);
+        for n in 0..=TOMBSTONES_MAX {
+            journal.release(&here.owner(&n.to_string()), 1);
+        }
+        assert_eq!(journal.tombstones_dropped, u64::MAX);
     }
 
     #[test]

@@ -36,7 +36,6 @@ mod tree;
 mod tuner;
 mod write;
 
-pub use facts::node_facts;
 pub use journal::JournalError;
 pub use tree::{Host, KernelTree, ProcTree};
 pub use tuner::{

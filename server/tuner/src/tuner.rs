@@ -27,7 +27,6 @@ pub struct Tuner<T> {
     tree: T,
     journal: PathBuf,
     node: String,
-    lock_deadline: Duration,
 }
 
 /// Why a call could not even be tried.
@@ -85,16 +84,6 @@ impl<T: KernelTree> Tuner<T> {
             tree,
             journal: journal.into(),
             node: node.into(),
-            lock_deadline: LOCK_DEADLINE,
-        }
-    }
-
-    /// Waits this long for the node's lock instead of 30 seconds.
-    #[must_use]
-    pub fn with_lock_deadline(self, lock_deadline: Duration) -> Self {
-        Self {
-            lock_deadline,
-            ..self
         }
     }
 
@@ -134,6 +123,6 @@ impl<T: KernelTree> Tuner<T> {
     }
 
     fn session(&self) -> Result<session::Session<'_, T>, TuneError> {
-        session::Session::open(&self.tree, &self.journal, &self.node, self.lock_deadline)
+        session::Session::open(&self.tree, &self.journal, &self.node, LOCK_DEADLINE)
     }
 }

@@ -1,12 +1,12 @@
 //! The journal on disk: one file, replaced whole, under a lock that all callers of a node share.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use serde::Deserialize;
 
 use super::{JOURNAL_VERSION, Journal};
@@ -156,7 +156,7 @@ impl Store {
 /// Reads the journal without the lock: the file is only ever replaced whole.
 pub(crate) fn load(folder: &Path) -> Result<Journal, JournalError> {
     let path = folder.join(JOURNAL_FILE);
-    let text = match std::fs::read(&path) {
+    let text = match read_whole(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Journal::default()),
         Err(source) => return Err(JournalError::Read { path, source }),
@@ -181,14 +181,41 @@ struct Head {
     version: u32,
 }
 
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = JOURNAL_BYTES_MAX as u64 + 1;
+    open_own(path, OFlags::RDONLY)?
+        .take(limit)
+        .read_to_end(&mut text)?;
+    if text.len() > JOURNAL_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
+/// Opens a plain file of this user and nothing else. What the journal says is written to the
+/// kernel, so a file of another user is not believed; a link would have another file overwritten;
+/// a pipe would make every caller of the node wait.
+fn open_own(path: &Path, flags: OFlags) -> io::Result<File> {
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags | careful, Mode::RUSR | Mode::WUSR)?;
+    let file = File::from(file);
+    let status = file.metadata()?;
+    let is_own = status.uid() == rustix::process::geteuid().as_raw();
+    if !status.is_file() || !is_own {
+        return Err(io::Error::other("not a plain file of this user"));
+    }
+    Ok(file)
+}
+
 fn replace(folder: &Path, text: &[u8]) -> io::Result<()> {
     let new = folder.join(JOURNAL_FILE_NEW);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
+    // What a killed save left there, or anything else.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = open_own(&new, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
     file.write_all(text)?;
     file.sync_all()?;
     std::fs::rename(&new, folder.join(JOURNAL_FILE))?;
@@ -200,14 +227,7 @@ fn lock(path: &Path, deadline: Duration) -> Result<File, JournalError> {
         path: path.to_owned(),
         source,
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(wrong)?;
+    let file = open_own(path, OFlags::RDWR | OFlags::CREATE).map_err(wrong)?;
     let began = Instant::now();
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -255,6 +275,7 @@ fn read_holder(file: &File) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::error::Error as _;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -331,6 +352,62 @@ mod tests {
             }
             assert_eq!(std::fs::read_to_string(&path).expect("the file"), text);
         }
+    }
+
+    /// A thing in the place of one of our files, and whether it may stand in the way.
+    fn refuses(put: impl Fn(&Path), file: &str) -> bool {
+        let folder = folder();
+        put(&folder.path().join(file));
+        let opened = Store::open(folder.path(), SHORT);
+        opened
+            .and_then(|(store, _)| store.save(&journal_of(1)))
+            .is_err()
+    }
+
+    #[test]
+    fn a_pipe_a_link_or_a_folder_in_place_of_a_file_is_neither_followed_nor_waited_for() {
+        let victim = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(victim.path(), "precious").expect("a file");
+        let pipe = |path: &Path| {
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).expect("a pipe");
+        };
+        let link = |path: &Path| std::os::unix::fs::symlink(victim.path(), path).expect("a link");
+        let directory = |path: &Path| std::fs::create_dir(path).expect("a folder");
+        for file in [JOURNAL_FILE, LOCK_FILE] {
+            assert!(refuses(pipe, file), "pipe {file}");
+            assert!(refuses(link, file), "link {file}");
+            assert!(refuses(directory, file), "folder {file}");
+        }
+        assert!(!refuses(pipe, JOURNAL_FILE_NEW));
+        assert!(!refuses(link, JOURNAL_FILE_NEW));
+        assert!(refuses(directory, JOURNAL_FILE_NEW));
+        let left = std::fs::read_to_string(victim.path()).expect("the file");
+        assert_eq!(left, "precious");
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_not_believed() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        open_own(file.path(), OFlags::RDONLY).expect("a file of this user");
+        let foreign = if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(file.path(), Some(1), None).expect("root may");
+            file.path()
+        } else {
+            Path::new("/proc/version")
+        };
+        let error = open_own(foreign, OFlags::RDONLY).expect_err("a file of another");
+        assert!(error.to_string().contains("of this user"), "{error}");
+    }
+
+    #[test]
+    fn a_file_larger_than_any_journal_is_not_read_to_its_end() {
+        let folder = folder();
+        let file = File::create(folder.path().join(JOURNAL_FILE)).expect("a file");
+        // Without blocks of its own, so that it takes no space.
+        file.set_len(1 << 40).expect("a sparse file");
+        let error = load(folder.path()).expect_err("too large");
+        assert!(matches!(error, JournalError::Read { .. }), "{error}");
     }
 
     #[test]

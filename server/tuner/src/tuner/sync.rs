@@ -301,7 +301,7 @@ fn refused(wishes: &OwnerWishes, problems: &[Problem]) -> OwnerReport {
         let named = wishes
             .sysctls
             .iter()
-            .find(|sysctl| problem.field.contains(&sysctl.name));
+            .find(|sysctl| problem.field.contains(&format!("[{}]", sysctl.name)));
         KeyReport {
             name: named.map_or_else(|| problem.field.clone(), |sysctl| sysctl.name.clone()),
             wanted: problem.value.clone(),

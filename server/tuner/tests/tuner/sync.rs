@@ -309,13 +309,20 @@ fn a_wish_that_the_catalogue_refuses_fails_its_owner_with_the_reason() {
         &[active(
             "a",
             1,
-            &[("kernel.pid_max", "100000"), (MAPS, "262144")],
+            &[
+                ("kernel.pid", "1"),
+                ("kernel.pid_max", "100000"),
+                (MAPS, "262144"),
+            ],
         )],
     );
     assert_eq!(outcomes(&report), [("a", OwnerOutcome::Failed)]);
     assert_eq!(
         states(&report.keys),
-        [("kernel.pid_max", KeyState::Rejected)]
+        [
+            ("kernel.pid", KeyState::Rejected),
+            ("kernel.pid_max", KeyState::Rejected),
+        ]
     );
     assert_eq!(node.kernel.value(MAPS), "65530");
 }
