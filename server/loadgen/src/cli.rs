@@ -34,7 +34,7 @@ pub struct HttpArgs {
     #[arg(env = "TUNEDWEB_LOADGEN_URL")]
     pub url: Url,
 
-    /// Threads, each with its share of the connections; at most one a connection
+    /// Threads, each with its share of the connections; at most one a connection or request
     #[arg(short, long, default_value_t = 1, env = "TUNEDWEB_LOADGEN_THREADS",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,

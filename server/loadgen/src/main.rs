@@ -1,5 +1,6 @@
 //! `tunedweb-loadgen`: makes HTTP load and measures the answers.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -10,7 +11,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Measured) => ExitCode::SUCCESS,
         Ok(Outcome::NotMeasured) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }

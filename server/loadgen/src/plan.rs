@@ -64,10 +64,11 @@ impl Plan {
     }
 }
 
-/// A thread without a connection would have nothing to do.
+/// A thread without a connection or without a request would have nothing to do.
 pub(crate) fn threads(args: &HttpArgs) -> u16 {
-    let connections = u16::try_from(args.connections).unwrap_or(u16::MAX);
-    args.threads.min(connections)
+    let connections = u64::from(args.connections);
+    let useful = connections.min(args.requests.unwrap_or(u64::MAX));
+    u16::try_from(useful).map_or(args.threads, |useful| args.threads.min(useful))
 }
 
 fn share(all: u64, parts: u64, part: u64) -> u64 {
@@ -125,7 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_a_connection_at_least() {
+    fn a_thread_has_a_connection_and_a_request_at_least() {
         assert_eq!(plan("-t 8 -c 3").threads, 3);
+        assert_eq!(plan("-t 8 -c 100 -n 2").threads, 2);
+        assert_eq!(plan("-t 8 -c 100000 -n 100000").threads, 8);
     }
 }

@@ -1,6 +1,6 @@
 //! The program: from the command line to the result.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -72,7 +72,7 @@ pub fn run(cli: Cli) -> Result<Outcome, RunError> {
     let mut former = 0;
     let measurement = Measurement::make(&plan, &stop, |now| {
         if progress {
-            eprintln!("{}", output::progress(&now, former));
+            say(&format!("{}\n", output::progress(&now, former)));
         }
         former = now.requests;
     })
@@ -93,13 +93,18 @@ pub fn run(cli: Cli) -> Result<Outcome, RunError> {
         summary: &pod.summary,
         ports,
     };
-    eprint!("{}", report.table());
+    say(&report.table());
     write_result(&args.output, &measurement, &pod)?;
     Ok(if pod.ended_early || pod.summary.requests == 0 {
         Outcome::NotMeasured
     } else {
         Outcome::Measured
     })
+}
+
+/// Standard error is for people: the result is the same where nobody reads it.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// The first signal ends the load, the second one the process.

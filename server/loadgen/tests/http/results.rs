@@ -113,6 +113,20 @@ fn without_a_terminal_there_is_no_progress_and_only_data_on_standard_output() {
 }
 
 #[test]
+fn the_result_is_the_same_where_nobody_reads_standard_error() {
+    let server = Server::always(Answer::ok);
+    let full = || std::fs::File::create("/dev/full").unwrap();
+    let mut program = command(&server.url(), "-c 2 -n 100 --progress");
+    let run = finish(program.stderr(full()).spawn().unwrap());
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.summary().requests, 100);
+
+    let mut program = command("http://127.0.0.1:1/", "");
+    let run = finish(program.stderr(full()).spawn().unwrap());
+    assert_eq!(run.code, Some(1));
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_named_with_the_reason() {
     let run = load("http://127.0.0.1:1/", "-n 1");
     assert_eq!(run.code, Some(1));
