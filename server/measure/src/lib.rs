@@ -4,7 +4,7 @@
 //!
 //! A load pod counts into a [`Histogram`] and a [`PodSummary`]. The summary leaves it as termination
 //! message, the histogram as log lines ([`encode_log_lines`]). Whoever reads them puts each pod
-//! together ([`PodReport::read`]), merges all of them ([`merge_summaries`]; percentiles come from the
+//! together ([`PodReport::read`]), merges all of them ([`PodReport::merge`]; percentiles come from the
 //! merged histogram, never from an average), asks whether the result can be trusted ([`validity`])
 //! and whether it is what was wanted ([`verdict`]).
 
@@ -20,7 +20,7 @@ pub use histogram::{
     Histogram, LogLinesError, MICROSECONDS_MAX, decode_log_lines, encode_log_lines,
 };
 pub use load::{ConnectionReuse, Load, LoadMode, Objectives};
-pub use report::{PodReport, ReportError, TERMINATION_MESSAGE_BYTES_MAX, merge_summaries};
+pub use report::{PodReport, ReportError, TERMINATION_MESSAGE_BYTES_MAX};
 pub use result::{
     Errors, LoadSummary, Objective, PodSummary, Validity, ValidityReason, ValidityState, Verdict,
     VerdictState, per_second,

@@ -156,7 +156,7 @@ impl PodSummary {
 
 /// One result of many pods. Rates and counts add up, the length is that of the longest, and
 /// percentiles come from the merged histogram alone.
-pub fn merge_summaries<'a>(
+fn merge_summaries<'a>(
     pods: impl IntoIterator<Item = &'a PodSummary>,
     histogram: &Histogram,
 ) -> LoadSummary {

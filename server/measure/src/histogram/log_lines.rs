@@ -216,6 +216,11 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use flate2::write::ZlibEncoder;
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Counts that deflate badly, so that the text needs several lines.
@@ -335,13 +340,37 @@ mod tests {
     /// A pod that is not ours could send anything; a small text must not unpack to a large one.
     #[test]
     fn a_text_that_unpacks_to_more_than_a_histogram_is_refused() {
-        use std::io::Write;
         let mut packed = vec![0; 8];
-        let level = flate2::Compression::default();
-        let mut encoder = flate2::write::ZlibEncoder::new(&mut packed, level);
+        let mut encoder = ZlibEncoder::new(&mut packed, flate2::Compression::default());
         encoder.write_all(&vec![0; 64 << 20]).unwrap();
         encoder.finish().unwrap();
         assert_eq!(decode(&STANDARD.encode(packed)), Err(LogLinesError::Decode));
+    }
+
+    proptest! {
+        /// What can be read can also be worked with, whatever counts it claims.
+        #[test]
+        fn counts_that_nobody_made_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut plain = 0x1c84_9313_u32.to_be_bytes().to_vec();
+            for word in [u32::try_from(body.len()).unwrap(), 0, DIGITS.into()] {
+                plain.extend(word.to_be_bytes());
+            }
+            for word in [MICROSECONDS_MIN, MICROSECONDS_MAX, 1_f64.to_bits()] {
+                plain.extend(word.to_be_bytes());
+            }
+            plain.extend(body);
+            let mut packed = vec![0; 8];
+            let mut encoder = ZlibEncoder::new(&mut packed, flate2::Compression::fast());
+            encoder.write_all(&plain).unwrap();
+            encoder.finish().unwrap();
+            if let Ok(counts) = decode(&STANDARD.encode(packed)) {
+                let hostile = Histogram { counts, saturated: u64::MAX };
+                let mut merged = hostile.clone();
+                merged.merge(&hostile);
+                prop_assert!(merged.quantile(0.999) <= merged.max().max(1));
+                prop_assert!(merged.mean() <= MICROSECONDS_MAX);
+            }
+        }
     }
 
     #[test]
