@@ -2,9 +2,10 @@
 //! the way from request to response but what they only read.
 
 mod accept;
-mod batch;
+mod answer;
 pub(crate) mod clock;
 mod connection;
+mod exchange;
 mod slot;
 mod supervise;
 

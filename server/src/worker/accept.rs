@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
-use tokio::net::TcpStream;
 
 use super::Worker;
 use super::connection::Connection;
@@ -122,17 +122,18 @@ impl Accepting<'_> {
             worker.counters.closed.increment();
             return;
         }
-        match TcpStream::from_std(socket.into()) {
-            Ok(stream) => {
-                let connection = Connection::new(Rc::clone(worker), stream);
+        // a panic here would take the worker with it, in the task of a connection it does not
+        let opened = catch_unwind(AssertUnwindSafe(|| Connection::open(worker, socket)));
+        match opened {
+            Ok(Ok(Some(connection))) => {
                 tokio::task::spawn_local(connection.serve());
+                return;
             }
-            Err(error) => {
-                worker.counters.accept_failures.increment();
-                worker.counters.closed.increment();
-                tracing::warn!(%error, "cannot watch a connection; it is closed");
-            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection ended as it began"),
+            Err(_) => worker.counters.panics.increment(),
         }
+        worker.counters.closed.increment();
     }
 
     /// A packet that opens a connection is dropped from here on, so that the queue runs empty

@@ -1,15 +1,17 @@
 //! From the bytes of requests to the bytes of responses: what a connection remembers between two
 //! reads, without the socket.
 
+use std::io;
 use std::ops::ControlFlow;
 
+use rustix::net::SendFlags;
+
 use super::Worker;
-use crate::files::{Body, Found, Lookup, Missing};
-use crate::http::condition::{self, Outcome};
+use super::answer::answer;
+use crate::files::Found;
 use crate::http::discard::{Discard, Fed};
 use crate::http::head::{self, Expectation, Method, Parsed, Request, Version};
 use crate::http::status::Status;
-use crate::http::target::{Target, TargetError};
 use crate::respond::{Persistence, Responder};
 
 /// Responses gathered before they are sent; pipelined requests beyond it wait.
@@ -20,6 +22,12 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub(super) struct Exchange {
     /// Input that was not used yet: the beginning of a request, or requests that wait their turn.
     pub(super) kept: Vec<u8>,
+    /// What is kept may hold whole requests.
+    pub(super) more: bool,
+    /// Responses that the kernel had no room for.
+    pub(super) unsent: Vec<u8>,
+    /// What follows when they are sent.
+    pub(super) then: Then,
     /// The body of a request that is still arriving, and the response that waits for its end.
     body: Option<Arriving>,
     /// Requests answered.
@@ -54,25 +62,76 @@ pub(super) enum Ending {
 
 /// What became of the input.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+struct Batch {
     /// Bytes used.
-    pub(super) used: usize,
+    used: usize,
     /// Responses written.
-    pub(super) answered: u32,
+    answered: u32,
     /// The rest of the input may hold whole requests: it stopped for another reason than that.
-    pub(super) more: bool,
-    pub(super) then: Then,
+    more: bool,
+    then: Then,
 }
 
 impl Exchange {
-    /// Answers the requests in `input` into `output`, until one needs more than bytes, the batch is
-    /// full, or the input ends.
-    pub(super) fn answer_all(
+    /// Answers what is in `input`, and gives the responses to `send`, which returns how many bytes
+    /// the kernel took. Returns whether a request was answered.
+    pub(super) fn advance(
         &mut self,
         worker: &Worker,
         input: &mut [u8],
-        output: &mut Vec<u8>,
-    ) -> Batch {
+        send: impl FnOnce(&[u8], SendFlags) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let batch = self.answer_all(worker, input, &mut output);
+        self.keep(&input[batch.used..]);
+        self.more = batch.more && !self.kept.is_empty();
+        self.then = batch.then;
+        if output.is_empty() {
+            return Ok(false);
+        }
+        let taken = match send(&output, self.send_flags()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            result => result.inspect_err(|_| worker.counters.aborted.increment())?,
+        };
+        worker.counters.sent_bytes.add(taken as u64);
+        self.unsent.extend_from_slice(&output[taken..]);
+        Ok(batch.answered > 0)
+    }
+
+    /// Head and file share packets (`MSG_MORE`) where a file follows.
+    pub(super) fn send_flags(&self) -> SendFlags {
+        let more = if self.then.file.is_some() {
+            SendFlags::MORE
+        } else {
+            SendFlags::empty()
+        };
+        more | SendFlags::NOSIGNAL
+    }
+
+    /// Whether there is something to send still.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty() || self.then.file.is_some()
+    }
+
+    /// Whether a request is in the middle of arriving.
+    pub(super) fn is_midway(&self) -> bool {
+        !self.kept.is_empty() || self.body.is_some()
+    }
+
+    fn keep(&mut self, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.kept.clear();
+            self.kept.extend_from_slice(rest);
+        } else if self.kept.capacity() > 0 {
+            // gives the memory back: most connections wait without a part of a request
+            self.kept = Vec::new();
+        }
+    }
+
+    /// Answers the requests in `input` into `output`, until one needs more than bytes, the batch is
+    /// full, or the input ends.
+    fn answer_all(&mut self, worker: &Worker, input: &mut [u8], output: &mut Vec<u8>) -> Batch {
         let mut batch = Batch::default();
         while batch.used < input.len() {
             batch.more = output.len() >= BATCH_BYTES;
@@ -81,11 +140,6 @@ impl Exchange {
             }
         }
         batch
-    }
-
-    /// Whether a request is in the middle of arriving.
-    pub(super) fn is_midway(&self) -> bool {
-        !self.kept.is_empty() || self.body.is_some()
     }
 
     fn answer(
@@ -186,11 +240,7 @@ impl Exchange {
             },
             head_only: request.method == Method::Head,
         };
-        let (status, file) = match request.method {
-            Method::Get | Method::Head => respond_with_file(worker, request, &mut responder)?,
-            Method::NotAllowed => responder.only(Status::MethodNotAllowed),
-            Method::Unknown => responder.only(Status::NotImplemented),
-        };
+        let (status, file) = answer(worker, request, &mut responder)?;
         worker.counters.count_request(status.class());
         Ok(Then { file, ending })
     }
@@ -217,13 +267,6 @@ impl Batch {
     }
 }
 
-impl Responder<'_> {
-    fn only(&mut self, status: Status) -> (Status, Option<Found>) {
-        self.status(status);
-        (status, None)
-    }
-}
-
 /// Answers what cannot be a request, or the beginning of one, for the last time.
 fn refuse(
     worker: &Worker,
@@ -237,55 +280,4 @@ fn refuse(
         file: None,
         ending: Ending::Gently,
     })
-}
-
-fn respond_with_file(
-    worker: &Worker,
-    request: &Request<'_, '_>,
-    responder: &mut Responder<'_>,
-) -> Result<(Status, Option<Found>), Status> {
-    let target = match Target::parse(request.target) {
-        Ok(target) => target,
-        Err(TargetError::Malformed) => return Err(Status::BadRequest),
-        Err(TargetError::Hidden) => return Ok(responder.only(Status::NotFound)),
-    };
-    let (lookup, found) = worker.view.find(&target.path, worker.clock.now_ms());
-    match lookup {
-        Lookup::Hit => worker.counters.cache_hits.increment(),
-        Lookup::Miss => worker.counters.cache_misses.increment(),
-    }
-    Ok(match found {
-        Ok(found) => respond_with_entry(request, found, responder),
-        Err(Missing::NotFound) => responder.only(Status::NotFound),
-        Err(Missing::Forbidden) => responder.only(Status::Forbidden),
-        Err(Missing::Unavailable) => responder.only(Status::ServiceUnavailable),
-        Err(Missing::Redirect) => {
-            responder.redirect(&target.path, target.query);
-            (Status::MovedPermanently, None)
-        }
-    })
-}
-
-fn respond_with_entry(
-    request: &Request<'_, '_>,
-    found: Found,
-    responder: &mut Responder<'_>,
-) -> (Status, Option<Found>) {
-    let outcome = if request.has_preconditions {
-        condition::evaluate(request.fields, found.etag.as_deref(), found.modified)
-    } else {
-        Outcome::Send
-    };
-    match outcome {
-        Outcome::NotModified => {
-            responder.not_modified(&found);
-            (Status::NotModified, None)
-        }
-        Outcome::Failed => responder.only(Status::PreconditionFailed),
-        Outcome::Send => {
-            responder.content(&found);
-            let sends_file = matches!(found.body, Body::File(_)) && !responder.head_only;
-            (Status::Ok, sends_file.then_some(found))
-        }
-    }
 }
