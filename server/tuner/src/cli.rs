@@ -199,9 +199,10 @@ fn apply(common: &Common, termination_message: Option<&Path>) -> Result<bool, Cl
 }
 
 fn restore(common: &Common) -> Result<bool, CliError> {
+    let plan = common.read_plan()?;
     let keys = common
         .tuner()
-        .release(&common.read_plan()?.owner)
+        .release(&plan.owner, plan.context)
         .map_err(CliError::Tune)?;
     let _ = table::keys(&mut io::stderr(), &keys);
     common.print_json(&keys)?;

@@ -118,9 +118,11 @@ impl Journal {
     /// values are gone with it. Wishes stay.
     pub(crate) fn refresh(&mut self, here: &Here) {
         for entry in &mut self.entries {
-            let moved = match &mut entry.network {
-                Some(network) if network.node == here.node && network.inode != here.inode => {
-                    network.inode = here.inode;
+            let moved = match (&mut entry.network, here.inode) {
+                (Some(network), Some(inode))
+                    if network.node == here.node && network.inode != inode =>
+                {
+                    network.inode = inode;
                     true
                 }
                 _ => false,
@@ -172,7 +174,7 @@ impl Journal {
     }
 
     /// Replaces what an owner wishes for in one half. The caller has made sure that `generation` is
-    /// not older than the record's.
+    /// not older than the record's, and governs the network half only in the host's namespace.
     pub(crate) fn set_wishes(
         &mut self,
         owner: (&OwnerId, &str),
@@ -190,9 +192,10 @@ impl Journal {
                     || (keep_same_generation && wish.generation == generation)
             });
         }
-        let network = (half == Half::Network).then(|| Network {
+        let network = here.inode.filter(|_| half == Half::Network);
+        let network = network.map(|inode| Network {
             node: here.node.clone(),
-            inode: here.inode,
+            inode,
         });
         for (name, value) in wishes {
             let next_in_line = self.sequence.saturating_add(1);
@@ -319,7 +322,7 @@ mod tests {
         let here = Here {
             node: "node-1".to_owned(),
             boot_id: "boot".to_owned(),
-            inode: 1,
+            inode: None,
         };
         let owner = here.owner("a");
         let wishes = BTreeMap::from([("vm.max_map_count", "262144".to_owned())]);

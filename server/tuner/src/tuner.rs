@@ -9,7 +9,7 @@ mod sync;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tunedweb_tuning::{ApplyReport, CheckedPlan, Class, KeyReport, NodeFacts, Owner};
+use tunedweb_tuning::{ApplyReport, CheckedPlan, Class, KeyReport, NodeFacts, Owner, PlanContext};
 
 use crate::facts::node_facts;
 use crate::journal::JournalError;
@@ -111,18 +111,30 @@ impl<T: KernelTree> Tuner<T> {
     /// Withdraws an owner's wishes on this node and puts back what nobody else wants. A pod's plan
     /// that comes late, with this generation or an older one, is refused from then on.
     ///
-    /// A value that could not be put back is tried again by the next call of any kind.
-    pub fn release(&self, owner: &Owner) -> Result<Vec<KeyReport>, TuneError> {
-        sync::release(self, owner)
+    /// A value that could not be put back is tried again by the next call of any kind. From a pod,
+    /// keys of the host's network namespace are left to the next call in it.
+    pub fn release(
+        &self,
+        owner: &Owner,
+        context: PlanContext,
+    ) -> Result<Vec<KeyReport>, TuneError> {
+        sync::release(self, owner, context)
     }
 
     /// Brings the node to what its owners want: releases those marked so, applies the others'
-    /// wishes, writes again what others changed. Owners that are not given stay as they are.
+    /// wishes, writes again what others changed. Owners that are not given stay as they are. Called
+    /// in the host's network namespace.
     pub fn sync(&self, owners: &[OwnerWishes]) -> Result<SyncReport, TuneError> {
         sync::sync(self, owners)
     }
 
-    fn session(&self) -> Result<session::Session<'_, T>, TuneError> {
-        session::Session::open(&self.tree, &self.journal, &self.node, LOCK_DEADLINE)
+    fn session(&self, context: PlanContext) -> Result<session::Session<'_, T>, TuneError> {
+        session::Session::open(
+            &self.tree,
+            &self.journal,
+            &self.node,
+            context,
+            LOCK_DEADLINE,
+        )
     }
 }

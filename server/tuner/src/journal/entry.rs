@@ -72,8 +72,9 @@ pub(crate) struct Here {
     pub(crate) node: String,
     /// This boot.
     pub(crate) boot_id: String,
-    /// Inode number of the network namespace of this process.
-    pub(crate) inode: u64,
+    /// Inode number of the host's network namespace; none: this process is in a pod's own, and sees
+    /// none of the host's keys.
+    pub(crate) inode: Option<u64>,
 }
 
 impl Here {
@@ -99,11 +100,11 @@ impl Entry {
         }
     }
 
-    /// True where this process sees the key: the kernel's own, or that of its namespace.
+    /// True where this process sees the key: the kernel's own, or that of the host's namespace.
     pub(crate) fn is_visible(&self, here: &Here) -> bool {
         self.network
             .as_ref()
-            .is_none_or(|n| n.node == here.node && n.inode == here.inode)
+            .is_none_or(|n| n.node == here.node && Some(n.inode) == here.inode)
     }
 
     /// True where an owner on this node wants the key.

@@ -21,7 +21,7 @@ pub(super) fn preview<T: KernelTree>(
     plan: &CheckedPlan,
 ) -> Result<Vec<Preview>, TuneError> {
     let host = tuner.tree.host().map_err(TuneError::ReadHost)?;
-    let here = here(&tuner.node, &host);
+    let here = here(&tuner.node, &host, plan.context);
     let mut journal = load(&tuner.journal).map_err(TuneError::UseJournal)?;
     journal.refresh(&here);
     let refusal = refusal(&journal, &here, plan);
@@ -46,7 +46,7 @@ pub(super) fn apply<T: KernelTree>(
     tuner: &Tuner<T>,
     plan: &CheckedPlan,
 ) -> Result<Applied, TuneError> {
-    let mut session = tuner.session()?;
+    let mut session = tuner.session(plan.context)?;
     let refusal = refusal(&session.journal, &session.here, plan);
     let wishes = Wishes::of_plan(session.tree, plan);
     let (next, items) = draft(

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tunedweb_tuning::PlanContext;
+
 use crate::journal::{Entry, Here, Journal, Store};
 use crate::settle::{Decision, baseline_for_write, is_ours};
 use crate::tree::{Host, KernelTree};
@@ -29,11 +31,12 @@ impl<'a, T: KernelTree> Session<'a, T> {
         tree: &'a T,
         folder: &Path,
         node: &str,
+        context: PlanContext,
         lock_deadline: Duration,
     ) -> Result<Self, TuneError> {
         let (store, on_disk) = Store::open(folder, lock_deadline).map_err(TuneError::UseJournal)?;
         let host = tree.host().map_err(TuneError::ReadHost)?;
-        let here = here(node, &host);
+        let here = here(node, &host, context);
         let mut journal = on_disk.clone();
         journal.refresh(&here);
         let mut session = Self {
@@ -178,11 +181,11 @@ impl<'a, T: KernelTree> Session<'a, T> {
 }
 
 /// Where a call runs.
-pub(crate) fn here(node: &str, host: &Host) -> Here {
+pub(crate) fn here(node: &str, host: &Host, context: PlanContext) -> Here {
     Here {
         node: node.to_owned(),
         boot_id: host.boot_id.clone(),
-        inode: host.network_namespace,
+        inode: (context == PlanContext::Host).then_some(host.network_namespace),
     }
 }
 

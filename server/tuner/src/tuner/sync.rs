@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tunedweb_tuning::{
-    CheckedTuning, KeyReport, KeyState, Owner, Problem, SysctlSetting, check_sysctls,
+    CheckedTuning, KeyReport, KeyState, Owner, PlanContext, Problem, SysctlSetting, check_sysctls,
 };
 
 use super::apply::{carry_out, is_failure};
@@ -76,8 +76,9 @@ pub enum OwnerOutcome {
 pub(super) fn release<T: KernelTree>(
     tuner: &Tuner<T>,
     owner: &Owner,
+    context: PlanContext,
 ) -> Result<Vec<KeyReport>, TuneError> {
-    release_in(&mut tuner.session()?, owner)
+    release_in(&mut tuner.session(context)?, owner)
 }
 
 /// Brings the node to what its owners want.
@@ -85,7 +86,7 @@ pub(super) fn sync<T: KernelTree>(
     tuner: &Tuner<T>,
     owners: &[OwnerWishes],
 ) -> Result<SyncReport, TuneError> {
-    let mut session = tuner.session()?;
+    let mut session = tuner.session(PlanContext::Host)?;
     let mut report = SyncReport {
         boot_id: session.host.boot_id.clone(),
         ..SyncReport::default()

@@ -222,7 +222,7 @@ fn host_keys_belong_to_one_network_namespace_of_one_node() {
         .apply(&host_plan("a", 1, &[(SOMAXCONN, "8192")]))
         .expect("the journal is usable");
     other
-        .release(&owner("a", 1))
+        .release(&owner("a", 1), PlanContext::Host)
         .expect("the journal is usable");
     assert_eq!(node.kernel.value(SOMAXCONN), "2048");
     // The first node's container starts again: its old values went with its old namespace.
@@ -232,6 +232,31 @@ fn host_keys_belong_to_one_network_namespace_of_one_node() {
     assert_eq!(node.kernel.value(SOMAXCONN), "65535");
     node.release("a", 1);
     assert_eq!(node.kernel.value(SOMAXCONN), "4096");
+}
+
+#[test]
+fn a_call_in_a_pods_namespace_forgets_nothing_of_the_hosts() {
+    const HOST: u64 = 1;
+    const POD: u64 = 2;
+    let node = node();
+    node.kernel.enter_namespace(HOST);
+    node.apply(&host_plan("a", 1, &[(SOMAXCONN, "65535")]));
+
+    node.kernel.enter_namespace(POD);
+    node.kernel.set(SOMAXCONN, "2048");
+    node.apply(&pod_plan("b", 1, &[(MAPS, "262144")]));
+    for uid in ["a", "b"] {
+        let released = node.tuner().release(&owner(uid, 1), PlanContext::Pod);
+        released.expect("the journal is usable");
+    }
+    assert_eq!(node.kernel.value(MAPS), "65530");
+    assert_eq!(node.kernel.value(SOMAXCONN), "2048", "the pod's own");
+
+    node.kernel.enter_namespace(HOST);
+    node.kernel.set(SOMAXCONN, "65535");
+    node.tuner().sync(&[]).expect("the journal is usable");
+    assert_eq!(node.kernel.value(SOMAXCONN), "4096");
+    assert!(node.journal_text().contains(r#""entries": []"#));
 }
 
 #[test]

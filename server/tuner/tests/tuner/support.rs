@@ -232,7 +232,7 @@ impl Node {
 
     pub(crate) fn release(&self, uid: &str, generation: i64) -> Vec<KeyReport> {
         self.tuner()
-            .release(&owner(uid, generation))
+            .release(&owner(uid, generation), PlanContext::Host)
             .expect("the journal is usable")
     }
 
