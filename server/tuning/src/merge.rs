@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn a_vector_that_others_let_fall_does_not_make_ours_fall() {
+        let found = Value::Numbers(vec![9_999_999, 5, 1]);
+        let wished = Value::Numbers(vec![4_096, 131_072, 16_777_216]);
+        let combined = key("net.ipv4.tcp_rmem").combine(&found, &wished);
+        let expected = Value::Numbers(vec![9_999_999, 9_999_999, 16_777_216]);
+        assert_eq!(combined, expected);
+    }
+
+    #[test]
     fn the_earlier_name_stays_and_the_later_is_told_whose_it_is() {
         let word = |word: &str| Value::Word(word.to_owned());
         let wishes = [wish("b", 1, 7, word("bbr")), wish("a", 1, 9, word("cubic"))];

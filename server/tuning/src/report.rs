@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest termination message: the kubelet keeps 4096 bytes for all containers of a pod together
-/// with their logs' tails, and cuts the head of what is longer.
+/// Longest termination message. The kubelet keeps the last 4096 bytes of a container's, and 12 KiB
+/// of all of a pod, divided by its containers: with this limit up to six of them lose nothing.
 pub const TERMINATION_MESSAGE_BYTES_MAX: usize = 2048;
 
 /// The outcome of `tunedweb-tuner apply`, small enough for a termination message (2 KiB).

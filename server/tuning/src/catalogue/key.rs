@@ -193,12 +193,17 @@ impl Key {
     }
 
     /// Two wishes, or a wish and what is there without it, as one value. Values of another shape
-    /// do not meet here: both come from this key's own parsers.
+    /// do not meet here: both come from this key's own parsers. What is there may fall from place to
+    /// place (the kernel takes it from others); what comes of it here does not.
     #[must_use]
     pub fn combine(&self, a: &Value, b: &Value) -> Value {
         match (self.merge, a, b) {
             (MergeRule::Max | MergeRule::ElementwiseMax, Value::Numbers(a), Value::Numbers(b)) => {
-                Value::Numbers(a.iter().zip(b).map(|(a, b)| *a.max(b)).collect())
+                let largest = a.iter().zip(b).scan(0, |so_far, (a, b)| {
+                    *so_far = *a.max(b).max(so_far);
+                    Some(*so_far)
+                });
+                Value::Numbers(largest.collect())
             }
             (MergeRule::Min, Value::Numbers(a), Value::Numbers(b)) => {
                 Value::Numbers(a.iter().zip(b).map(|(a, b)| *a.min(b)).collect())
