@@ -181,22 +181,46 @@ pub(crate) async fn mark(context: &Context) -> Result<Option<Mark>, kube::Error>
         .config_maps
         .get(&ObjectRef::new(MARK_NAME).within(namespace));
     let Some(version) = seen.and_then(|seen| seen.metadata.resource_version.clone()) else {
-        return Ok(None);
+        return outlasting(context).await;
     };
     if let Some(known) = context.memory.mark(&version) {
         return Ok(known.obeyed);
     }
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     let Some(map) = maps.get_opt(MARK_NAME).await? else {
-        return Ok(None);
+        return outlasting(context).await;
     };
     let own = deployment(&context.client, namespace).await?;
     let obeyed = obeyed(&map, own.metadata.uid.as_deref());
     context.memory.remember_mark(MarkMemory {
         version,
+        deployment_uid: own.metadata.uid,
         obeyed: obeyed.clone(),
     });
     Ok(obeyed)
+}
+
+/// The mark that goes on binding this operator although it is gone. An uninstallation deletes the
+/// Deployment and with it the mark, while this process runs for a moment longer; what it rendered
+/// then would never be put back. Only where the Deployment stands did a person take the mark back.
+async fn outlasting(context: &Context) -> Result<Option<Mark>, kube::Error> {
+    let Some(known) = context.memory.last_mark() else {
+        return Ok(None);
+    };
+    let own: Api<Deployment> = Api::namespaced(context.client.clone(), &context.options.namespace);
+    let own = own.get_opt(DEPLOYMENT_NAME).await?;
+    if known.obeyed.is_some() && !stands(own.as_ref(), known.deployment_uid.as_deref()) {
+        return Ok(known.obeyed);
+    }
+    context.memory.forget_mark();
+    Ok(None)
+}
+
+fn stands(deployment: Option<&Deployment>, uid: Option<&str>) -> bool {
+    deployment.is_some_and(|deployment| {
+        deployment.metadata.deletion_timestamp.is_none()
+            && deployment.metadata.uid.as_deref() == uid
+    })
 }
 
 fn obeyed(map: &ConfigMap, own_uid: Option<&str>) -> Option<Mark> {
@@ -216,11 +240,13 @@ mod tests {
 
     use super::*;
 
+    fn deployment(uid: &str) -> Deployment {
+        serde_json::from_value(json!({"metadata": {"name": "tunedweb-operator", "uid": uid}}))
+            .unwrap()
+    }
+
     fn map(uid: &str) -> ConfigMap {
-        let deployment: Deployment =
-            serde_json::from_value(json!({"metadata": {"name": "tunedweb-operator", "uid": uid}}))
-                .unwrap();
-        let mut map = rendered("n", &deployment, Duration::from_mins(2));
+        let mut map = rendered("n", &deployment(uid), Duration::from_mins(2));
         map.metadata.creation_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         map
@@ -231,5 +257,16 @@ mod tests {
         assert!(obeyed(&map("a"), Some("a")).is_some_and(|m| m.timeout == Duration::from_mins(2)));
         assert_eq!(obeyed(&map("a"), Some("b")), None);
         assert_eq!(obeyed(&map("a"), None), None);
+    }
+
+    #[test]
+    fn a_mark_that_is_gone_is_taken_back_only_if_this_installation_stands() {
+        let mut own = deployment("a");
+        assert!(stands(Some(&own), Some("a")));
+        assert!(!stands(Some(&own), Some("b")));
+        assert!(!stands(None, Some("a")));
+        own.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(!stands(Some(&own), Some("a")));
     }
 }

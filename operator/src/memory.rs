@@ -43,6 +43,8 @@ pub(crate) struct Admission {
 pub(crate) struct MarkMemory {
     /// `metadata.resourceVersion` that it was read at.
     pub(crate) version: String,
+    /// UID of the operator's Deployment at that time.
+    pub(crate) deployment_uid: Option<String>,
     /// None: it is another installation's.
     pub(crate) obeyed: Option<Mark>,
 }
@@ -106,6 +108,15 @@ impl Memory {
         lock(&self.mark)
             .clone()
             .filter(|known| known.version == version)
+    }
+
+    /// The drain mark that was read last.
+    pub(crate) fn last_mark(&self) -> Option<MarkMemory> {
+        lock(&self.mark).clone()
+    }
+
+    pub(crate) fn forget_mark(&self) {
+        *lock(&self.mark) = None;
     }
 
     pub(crate) fn remember_mark(&self, known: MarkMemory) {
