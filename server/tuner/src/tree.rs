@@ -1,7 +1,7 @@
 //! The kernel's keys as files, and what a node says of itself.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use tunedweb_tuning::catalogue::Key;
 
 /// Longest text read from a key: the kernel prints at most a page for all keys but bitmaps, and a
 /// bitmap of every second port is 200 KiB.
-const KEY_BYTES_MAX: u64 = 256 * 1024;
+const KEY_BYTES_MAX: usize = 256 * 1024;
 
 /// Everything that is read from or written to the kernel goes through here, so that a test can make
 /// any step fail.
@@ -76,11 +76,7 @@ impl ProcTree {
 
 impl KernelTree for ProcTree {
     fn read(&self, key: &Key) -> io::Result<String> {
-        let mut text = String::new();
-        File::open(self.key_path(key))?
-            .take(KEY_BYTES_MAX)
-            .read_to_string(&mut text)?;
-        Ok(text.trim_end_matches('\n').to_owned())
+        read_at_once(File::open(self.key_path(key))?)
     }
 
     fn check_writable(&self, key: &Key) -> io::Result<()> {
@@ -118,6 +114,17 @@ impl KernelTree for ProcTree {
             hard_nofile: limit.maximum,
         })
     }
+}
+
+/// The text of a key. The kernel gives what fits in the first read, and to further reads nothing: a
+/// buffer that grows while it is read would lose the rest of the text.
+fn read_at_once(mut key: impl io::Read) -> io::Result<String> {
+    let mut text = vec![0; KEY_BYTES_MAX];
+    let length = key.read(&mut text)?;
+    text.truncate(length);
+    let text = String::from_utf8(text)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(text.trim_end_matches('\n').to_owned())
 }
 
 /// `MemTotal:       24690612 kB` (proc_meminfo(5)).
@@ -164,6 +171,27 @@ mod tests {
             .read(somaxconn())
             .expect_err("an empty tree");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    /// As `proc_do_large_bitmap` of the kernel.
+    struct Bitmap<'a>(Option<&'a [u8]>);
+
+    impl io::Read for Bitmap<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.take().map_or(Ok(0), |mut text| text.read(buffer))
+        }
+    }
+
+    #[test]
+    fn a_set_of_many_ports_is_read_whole() {
+        let ports: Vec<String> = (1..=65_535)
+            .step_by(2)
+            .map(|port| port.to_string())
+            .collect();
+        let ports = ports.join(",");
+        let text = format!("{ports}\n");
+        let read = read_at_once(Bitmap(Some(text.as_bytes()))).expect("a text");
+        assert!(read == ports, "{} of {} bytes", read.len(), ports.len());
     }
 
     #[test]

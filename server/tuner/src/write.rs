@@ -90,7 +90,14 @@ impl Failure {
             ),
             true => Self::new(
                 KeyState::ReadOnly,
-                format!("cannot be written here ({error}); mount /proc/sys read-write"),
+                format!(
+                    "cannot be written here ({error}): mount /proc/sys read-write{}",
+                    if key.scope == Scope::HostNetwork {
+                        ", in the host's network namespace"
+                    } else {
+                        ""
+                    }
+                ),
             ),
             _ => Self::new(
                 KeyState::Rejected,
@@ -123,6 +130,25 @@ pub(crate) fn carry_out(
         }
     }
     outcomes
+}
+
+/// Puts back what strict steps have written, the last first. What cannot be put back is left: the
+/// journal knows of it.
+pub(crate) fn undo(
+    tree: &impl KernelTree,
+    steps: &[Step],
+    outcomes: &[Outcome],
+    page_size_bytes: u64,
+) {
+    let written = steps
+        .iter()
+        .zip(outcomes)
+        .filter(|(step, outcome)| step.strict && matches!(outcome, Outcome::Written(_)));
+    let mut written: Vec<&Step> = written.map(|(step, _)| step).collect();
+    written.sort_by_key(|step| rank(step));
+    for step in written.into_iter().rev() {
+        put_back(tree, step, page_size_bytes);
+    }
 }
 
 /// The order of writing. The kernel refuses a port range that begins below the first unprivileged

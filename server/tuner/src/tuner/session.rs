@@ -11,7 +11,7 @@ use crate::settle::{Decision, baseline_for_write, is_ours};
 use crate::tree::{Host, KernelTree};
 use crate::tuner::TuneError;
 use crate::tuner::item::Item;
-use crate::write::{Outcome, Step, carry_out};
+use crate::write::{Outcome, Step, carry_out, undo};
 
 /// One locked call.
 pub(crate) struct Session<'a, T> {
@@ -68,8 +68,8 @@ impl<'a, T: KernelTree> Session<'a, T> {
         self.journal.entry(item.key.name, item.network.as_ref())
     }
 
-    /// Writes what the items need and makes `next` the journal; when a strict item fails, kernel
-    /// and journal are as before. The order is what makes it safe to be killed at any moment:
+    /// Writes what the items need and makes `next` the journal; when a strict item fails or the
+    /// journal cannot be saved, kernel and journal are as before. The order is what makes it safe to be killed at any moment:
     /// baseline and announced value go to disk, then the kernel is written, then the wishes and the
     /// values read back go to disk.
     pub(crate) fn transact(
@@ -83,10 +83,12 @@ impl<'a, T: KernelTree> Session<'a, T> {
             self.save(intent.clone())?;
         }
         let flat: Vec<Step> = steps.iter().flatten().cloned().collect();
-        let mut carried = carry_out(self.tree, &flat, self.host.page_size_bytes).into_iter();
+        let page_size = self.host.page_size_bytes;
+        let carried = carry_out(self.tree, &flat, page_size);
+        let mut each = carried.iter().cloned();
         let outcomes: Vec<Option<Outcome>> = steps
             .iter()
-            .map(|step| step.as_ref().and_then(|_| carried.next()))
+            .map(|step| step.as_ref().and_then(|_| each.next()))
             .collect();
         let undone = items.iter().zip(&outcomes).any(|(item, outcome)| {
             item.strict
@@ -99,7 +101,11 @@ impl<'a, T: KernelTree> Session<'a, T> {
             self.conclude(&mut result, &intent, item, outcome.as_ref(), undone);
         }
         result.tidy();
-        self.save(result.clone())?;
+        if let Err(error) = self.save(result.clone()) {
+            // The plan does not count, so its values must not stay.
+            undo(self.tree, &flat, &carried, page_size);
+            return Err(error);
+        }
         self.journal = result;
         Ok(outcomes)
     }

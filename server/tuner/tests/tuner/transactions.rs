@@ -1,6 +1,9 @@
 //! One plan on one node: whole or not at all, remembered, and put back.
 
-use tunedweb_tuner::PreviewStep;
+use std::io;
+
+use tunedweb_tuner::{Host, KernelTree, PreviewStep, TuneError, Tuner};
+use tunedweb_tuning::catalogue::Key;
 use tunedweb_tuning::{KeyState, Outcome, PlanContext};
 
 use crate::support::{
@@ -23,6 +26,44 @@ fn node() -> Node {
         (CONGESTION, "cubic"),
         (NR_OPEN, "1048576"),
     ])
+}
+
+/// A kernel with a disk that is full from the first write on.
+struct FullDisk<'a>(&'a Node);
+
+impl KernelTree for FullDisk<'_> {
+    fn read(&self, key: &Key) -> io::Result<String> {
+        self.0.kernel.read(key)
+    }
+
+    fn check_writable(&self, key: &Key) -> io::Result<()> {
+        self.0.kernel.check_writable(key)
+    }
+
+    fn write(&self, key: &Key, value: &str) -> io::Result<()> {
+        std::fs::create_dir_all(self.0.folder.path().join("journal.json.new"))?;
+        self.0.kernel.write(key, value)
+    }
+
+    fn host(&self) -> io::Result<Host> {
+        self.0.kernel.host()
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_remembered_is_undone() {
+    let node = node();
+    let before = node.kernel.values();
+    let plan = pod_plan("a", 1, &[(MAPS, "262144"), (SOMAXCONN, "65535")]);
+    let tuner = Tuner::new(FullDisk(&node), node.folder.path(), "node-1");
+    let error = tuner.apply(&plan).expect_err("a full disk");
+    assert!(matches!(error, TuneError::UseJournal(_)), "{error}");
+    assert_eq!(node.kernel.values(), before);
+
+    std::fs::remove_dir(node.folder.path().join("journal.json.new")).expect("there");
+    assert_eq!(node.apply(&plan).report.outcome, Outcome::Applied);
+    node.release("a", 1);
+    assert_eq!(node.kernel.value(MAPS), "65530");
 }
 
 #[test]
