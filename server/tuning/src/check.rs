@@ -1,5 +1,6 @@
 //! Checks of what a user asks for: every problem at once, each with what is permitted.
 
+mod across;
 mod problem;
 mod value;
 
@@ -7,7 +8,7 @@ use std::collections::HashSet;
 
 pub use problem::Problem;
 
-use crate::catalogue::{Key, Lookup, find, lookup};
+use crate::catalogue::{Key, Lookup, lookup};
 use crate::value::Value;
 use crate::{Class, SysctlSetting, UlimitName, UlimitSetting, classify};
 use value::{WrongValue, parse_value};
@@ -18,9 +19,6 @@ pub const SYSCTLS_MAX: usize = 64;
 /// Permitted open files of a process: fewer than 64 leave a server no room for its own files, and
 /// 1048576 is the default of `fs.nr_open`, the most that the kernel grants.
 pub const NOFILE_PERMITTED: std::ops::RangeInclusive<u64> = 64..=1_048_576;
-
-/// Lowest port that any user may bind, where nothing else is set (`ip-sysctl`).
-const UNPRIVILEGED_PORT_START_DEFAULT: u64 = 1_024;
 
 /// Keys and limits that passed every check that needs no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,8 +106,7 @@ pub(crate) fn check_below(
         }
     }
     problems.extend(repeated_limit(prefix, ulimits));
-    problems.extend(port_range_problem(prefix, &checked));
-    problems.extend(nr_open_problem(prefix, &checked));
+    problems.extend(across::problems(prefix, &checked));
     if problems.is_empty() {
         Ok(checked)
     } else {
@@ -189,45 +186,6 @@ fn repeated_limit(prefix: &str, ulimits: &[UlimitSetting]) -> Option<Problem> {
         reason: "the limit stands more than once".to_owned(),
         instead: String::new(),
     })
-}
-
-/// The kernel refuses a range that reaches below the ports that need a privilege (`EINVAL`).
-fn port_range_problem(prefix: &str, checked: &CheckedTuning) -> Option<Problem> {
-    let low = number_of(checked, "net.ipv4.ip_local_port_range")?;
-    let start = number_of(checked, "net.ipv4.ip_unprivileged_port_start")
-        .unwrap_or(UNPRIVILEGED_PORT_START_DEFAULT);
-    (low < start).then(|| Problem {
-        field: format!("{prefix}sysctls[net.ipv4.ip_local_port_range].value"),
-        value: low.to_string(),
-        permitted: format!("a low end of at least {start}"),
-        reason: format!("the range begins below net.ipv4.ip_unprivileged_port_start ({start})"),
-        instead: find("net.ipv4.ip_local_port_range")
-            .map_or("", |key| key.advice)
-            .to_owned(),
-    })
-}
-
-fn nr_open_problem(prefix: &str, checked: &CheckedTuning) -> Option<Problem> {
-    let (nofile, nr_open) = (checked.nofile?, number_of(checked, "fs.nr_open")?);
-    (nofile > nr_open).then(|| Problem {
-        field: format!("{prefix}ulimits[nofile].soft"),
-        value: nofile.to_string(),
-        permitted: format!("at most {nr_open}, the fs.nr_open asked for"),
-        reason: "no process gets more open files than fs.nr_open".to_owned(),
-        instead: String::new(),
-    })
-}
-
-/// The first number of a key's value.
-fn number_of(checked: &CheckedTuning, name: &str) -> Option<u64> {
-    let sysctl = checked
-        .sysctls
-        .iter()
-        .find(|sysctl| sysctl.key.name == name)?;
-    match &sysctl.value {
-        Value::Numbers(numbers) => numbers.first().copied(),
-        Value::Ports(_) | Value::Word(_) => None,
-    }
 }
 
 /// Characters of a value that a message shows: enough to know it again.
