@@ -2,25 +2,9 @@
 
 use tunedweb_tuning::{KeyState, Outcome, PlanContext};
 
-use crate::support::{Node, host_plan, owner, plan, pod_plan, states};
-
-const MAPS: &str = "vm.max_map_count";
-const WATCHES: &str = "fs.inotify.max_user_watches";
-const SOMAXCONN: &str = "net.core.somaxconn";
-const RMEM: &str = "net.ipv4.tcp_rmem";
-const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
-const NR_OPEN: &str = "fs.nr_open";
-
-fn node() -> Node {
-    Node::new(&[
-        (MAPS, "65530"),
-        (WATCHES, "8192"),
-        (SOMAXCONN, "4096"),
-        (RMEM, "4096\t131072\t33554432"),
-        (CONGESTION, "cubic"),
-        (NR_OPEN, "1048576"),
-    ])
-}
+use crate::support::{
+    CONGESTION, MAPS, Node, SOMAXCONN, WATCHES, host_plan, node, owner, plan, pod_plan, states,
+};
 
 #[test]
 fn a_key_that_left_the_plan_is_put_back() {

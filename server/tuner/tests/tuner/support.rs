@@ -22,6 +22,25 @@ pub(crate) const EACCES: i32 = 13;
 pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EROFS: i32 = 30;
 
+pub(crate) const MAPS: &str = "vm.max_map_count";
+pub(crate) const WATCHES: &str = "fs.inotify.max_user_watches";
+pub(crate) const SOMAXCONN: &str = "net.core.somaxconn";
+pub(crate) const RMEM: &str = "net.ipv4.tcp_rmem";
+pub(crate) const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+pub(crate) const NR_OPEN: &str = "fs.nr_open";
+
+/// A node with a key of each kind at its usual value.
+pub(crate) fn node() -> Node {
+    Node::new(&[
+        (MAPS, "65530"),
+        (WATCHES, "8192"),
+        (SOMAXCONN, "4096"),
+        (RMEM, "4096\t131072\t33554432"),
+        (CONGESTION, "cubic"),
+        (NR_OPEN, "1048576"),
+    ])
+}
+
 /// What a key of the fake kernel does when it is written.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {

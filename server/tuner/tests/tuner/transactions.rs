@@ -7,26 +7,9 @@ use tunedweb_tuning::catalogue::Key;
 use tunedweb_tuning::{KeyState, Outcome, PlanContext};
 
 use crate::support::{
-    EACCES, EINVAL, ENOENT, EPERM, Fault, Node, host_plan, plan_with_nofile, pod_plan, states,
+    CONGESTION, EACCES, EINVAL, ENOENT, EPERM, Fault, MAPS, NR_OPEN, Node, RMEM, SOMAXCONN,
+    WATCHES, host_plan, node, plan_with_nofile, pod_plan, states,
 };
-
-const MAPS: &str = "vm.max_map_count";
-const WATCHES: &str = "fs.inotify.max_user_watches";
-const SOMAXCONN: &str = "net.core.somaxconn";
-const RMEM: &str = "net.ipv4.tcp_rmem";
-const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
-const NR_OPEN: &str = "fs.nr_open";
-
-fn node() -> Node {
-    Node::new(&[
-        (MAPS, "65530"),
-        (WATCHES, "8192"),
-        (SOMAXCONN, "4096"),
-        (RMEM, "4096\t131072\t33554432"),
-        (CONGESTION, "cubic"),
-        (NR_OPEN, "1048576"),
-    ])
-}
 
 /// A kernel with a disk that is full from the first write on.
 struct FullDisk<'a>(&'a Node);
