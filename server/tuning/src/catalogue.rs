@@ -9,7 +9,7 @@ mod refused;
 mod table;
 
 pub use key::{EffectTime, Key, MergeRule, ReleaseRule, Scope, Shape, Unit, ValueRule};
-pub use refused::Refusal;
+pub(crate) use refused::Refusal;
 
 /// Every key that may be asked for, by name.
 pub fn keys() -> &'static [Key] {
@@ -17,13 +17,13 @@ pub fn keys() -> &'static [Key] {
 }
 
 /// Every name or group of names that is refused, with the reason.
-pub fn refusals() -> &'static [Refusal] {
+pub(crate) fn refusals() -> &'static [Refusal] {
     refused::REFUSALS
 }
 
 /// What the catalogue says of a name.
 #[derive(Clone, Copy, Debug)]
-pub enum Lookup {
+pub(crate) enum Lookup {
     /// May be asked for.
     Known(&'static Key),
     /// Harmful, gone, or owned by others.
@@ -36,7 +36,7 @@ pub enum Lookup {
 }
 
 /// Finds a name. The name is written with dots.
-pub fn lookup(name: &str) -> Lookup {
+pub(crate) fn lookup(name: &str) -> Lookup {
     if let Some(key) = find(name) {
         return Lookup::Known(key);
     }

@@ -14,11 +14,11 @@ use crate::{Class, SysctlSetting, UlimitName, UlimitSetting, classify};
 use value::{WrongValue, parse_value};
 
 /// Most keys of one owner, as the custom resource permits.
-pub const SYSCTLS_MAX: usize = 64;
+const SYSCTLS_MAX: usize = 64;
 
 /// Permitted open files of a process: fewer than 64 leave a server no room for its own files, and
 /// 1048576 is the default of `fs.nr_open`, the most that the kernel grants.
-pub const NOFILE_PERMITTED: std::ops::RangeInclusive<u64> = 64..=1_048_576;
+pub(crate) const NOFILE_PERMITTED: std::ops::RangeInclusive<u64> = 64..=1_048_576;
 
 /// Keys and limits that passed every check that needs no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,9 +19,7 @@ mod report;
 mod setting;
 mod value;
 
-pub use check::{
-    CheckedSysctl, CheckedTuning, NOFILE_PERMITTED, Problem, SYSCTLS_MAX, check_sysctls,
-};
+pub use check::{CheckedSysctl, CheckedTuning, Problem, check_sysctls};
 pub use class::{Class, KUBERNETES_MINOR_MIN, classify};
 pub use merge::{Conflict, Merged, Wish, merge};
 pub use plan::{

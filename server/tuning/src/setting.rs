@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::check::NOFILE_PERMITTED;
+
 /// One kernel key (`/proc/sys`) and the value wished for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -26,7 +28,7 @@ pub struct UlimitSetting {
     /// Which limit.
     pub name: UlimitName,
     /// Soft limit wished for. The largest is the default of `fs.nr_open`.
-    #[schemars(range(min = 64, max = 1_048_576))]
+    #[schemars(range(min = *NOFILE_PERMITTED.start(), max = *NOFILE_PERMITTED.end()))]
     pub soft: u64,
 }
 

@@ -2,18 +2,18 @@
 
 /// A name, or a group of names, that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// A name with dots in which one `*` stands for any text.
-    pub pattern: &'static str,
+    pub(crate) pattern: &'static str,
     /// Why it is refused.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// What to use; empty where there is nothing to use.
-    pub instead: &'static str,
+    pub(crate) instead: &'static str,
 }
 
 impl Refusal {
     /// True where this refusal is about that name.
-    pub fn covers(&self, name: &str) -> bool {
+    pub(crate) fn covers(&self, name: &str) -> bool {
         match self.pattern.split_once('*') {
             None => self.pattern == name,
             Some((head, tail)) => {
