@@ -38,13 +38,14 @@ where
         match time::timeout_at(deadline, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(instead)) => seen = format!("{instead:#}"),
-            Err(_) => {
-                return Err(WaitError {
-                    limit,
-                    what: what.to_owned(),
-                    seen,
-                });
-            }
+            Err(_) => {}
+        }
+        if Instant::now() >= deadline {
+            return Err(WaitError {
+                limit,
+                what: what.to_owned(),
+                seen,
+            });
         }
         time::sleep(LOOK_INTERVAL).await;
     }
@@ -83,7 +84,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "not within 1 s: a pod; last seen: look 4"
+            format!("not within 1 s: a pod; last seen: look {}", looks.get())
         );
     }
 
