@@ -5,6 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache=${TUNEDWEB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tunedweb}
 export demo_cluster=tunedweb-demo test_cluster=tunedweb-test
 
+export PATH=$PATH:/usr/sbin:/sbin # Debian leaves these out for users: dockerd and sysctl are there
+
 # A step's own output goes to its log; what a person reads goes to these two.
 exec 3>&1 4>&2
 step_count=0

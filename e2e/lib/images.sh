@@ -45,10 +45,15 @@ build_images() {
     docker image inspect "$reference" >/dev/null 2>&1 ||
       docker build -q --target "$program" --build-arg "TARGETARCH=$architecture" -t "$reference" "$root"
   done
-  docker images --format '{{.Repository}}:{{.Tag}}' 'localhost/tunedweb-*' |
-    grep -vxF "$(printf '%s\n' "${current[@]}")" | xargs -r docker rmi # former ones
+  remove_images_but "${current[@]}"
   kind load docker-image --name "$cluster" "${current[@]}"
   write_values
+}
+
+# remove_images_but REFERENCE...: those of former builds.
+remove_images_but() {
+  docker images --format '{{.Repository}}:{{.Tag}}' 'localhost/tunedweb-*' |
+    { grep -vxF "$(printf '%s\n' "$@")" || true; } | xargs -r docker rmi
 }
 
 # write_values: the chart's values that name these images.
