@@ -15,6 +15,7 @@ mod conditions;
 mod content;
 mod context;
 mod drain;
+mod errors;
 mod events;
 mod hash;
 mod memory;

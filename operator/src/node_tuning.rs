@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::drain;
 use crate::metrics::Kind;
 use crate::nodes;
-use crate::objects::{self, Manager, WriteError};
+use crate::objects::{self, Manager, RequestError, WriteError};
 use crate::runner::{Visit, spread};
 use crate::tuned_web_server::wishes;
 use resolve::{Claim, Claimant, Resolved};
@@ -32,7 +32,7 @@ use resolve::{Claim, Claimant, Resolved};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("read the drain mark")]
-    Drain(#[source] Box<kube::Error>),
+    Drain(#[source] RequestError),
     #[error("apply")]
     Apply(#[source] WriteError),
 }
@@ -84,7 +84,7 @@ async fn observe(context: &Context, node: &Node) -> Result<Observed, Error> {
     };
     let mark = drain::mark(context)
         .await
-        .map_err(|source| Error::Drain(Box::new(source)))?;
+        .map_err(|source| Error::Drain(source.into()))?;
     let servers = context.cluster.servers.state();
     let claim = |server: &crate::cluster::Guarded<tunedweb_api::TunedWebServer>| {
         let uid = server.meta().uid.clone()?;

@@ -49,8 +49,41 @@ pub(crate) enum WriteError {
         kind: String,
         name: String,
         #[source]
-        source: Box<kube::Error>,
+        source: RequestError,
     },
+}
+
+/// Why a request had no success. The library's own text says everything twice.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    /// The API server answered so.
+    #[error("{message} (status {code})")]
+    Refused { code: u16, message: String },
+    /// There was no answer, or one that cannot be read.
+    #[error("no answer from the API server that can be used")]
+    Unanswered(#[source] Box<kube::Error>),
+}
+
+impl From<kube::Error> for RequestError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused {
+                code: status.code,
+                message: status.message.clone(),
+            },
+            other => Self::Unanswered(Box::new(other)),
+        }
+    }
+}
+
+impl WriteError {
+    /// Somebody else wrote in between.
+    pub(crate) fn is_conflict(&self) -> bool {
+        let Self::Request { source, .. } = self else {
+            return false;
+        };
+        matches!(source, RequestError::Refused { code: 409, .. })
+    }
 }
 
 /// An object as it is sent: with the hash of its contents among its annotations.
@@ -180,7 +213,7 @@ pub(crate) fn request<K: Resource<DynamicType = ()>>(
         verb,
         kind: K::kind(&()).into_owned(),
         name: name.to_owned(),
-        source: Box::new(source),
+        source: source.into(),
     }
 }
 

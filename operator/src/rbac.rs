@@ -27,6 +27,10 @@ pub enum Holder {
     Operator,
     /// The operator, in the namespace that it runs in.
     OperatorNamespace,
+    /// The drain of an uninstallation, in every namespace.
+    Drain,
+    /// The drain, in the operator's namespace.
+    DrainNamespace,
     /// The agent of each node, in the whole cluster; an admission policy narrows the writing to its
     /// own node.
     Agent,
@@ -126,6 +130,27 @@ pub const PERMISSIONS: &[Permission] = &[
         resource: "deployments",
         verbs: &["get"],
         reason: "the operator's own uid, which a drain mark must carry to be obeyed",
+    },
+    Permission {
+        holder: Holder::Drain,
+        group: "tunedweb.io",
+        resource: "tunedwebservers",
+        verbs: &["list"],
+        reason: "which resources still hold their nodes; metadata only",
+    },
+    Permission {
+        holder: Holder::DrainNamespace,
+        group: "apps",
+        resource: "deployments",
+        verbs: &["get"],
+        reason: "the uid of the operator's Deployment, which the drain mark carries",
+    },
+    Permission {
+        holder: Holder::DrainNamespace,
+        group: "",
+        resource: "configmaps",
+        verbs: &["create", "patch"],
+        reason: "the drain mark",
     },
     Permission {
         holder: Holder::Agent,

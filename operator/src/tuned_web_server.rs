@@ -14,7 +14,6 @@ mod spec;
 mod summary;
 mod wishes;
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +35,9 @@ use crate::conditions::Status;
 use crate::content::Content;
 use crate::context::Context;
 use crate::drain;
+use crate::errors;
 use crate::metrics::Kind;
-use crate::objects::{self, Manager, WriteError};
+use crate::objects::{self, Manager, RequestError, WriteError};
 use crate::runner::{Visit, spread};
 use judge::{Expected, NodeState};
 use leave::Leave;
@@ -58,7 +58,7 @@ pub(crate) enum Error {
     #[error("observe")]
     Observe(#[source] WriteError),
     #[error("read the drain mark")]
-    Drain(#[source] Box<kube::Error>),
+    Drain(#[source] RequestError),
     #[error("render")]
     Render(#[source] render::RenderError),
     #[error("apply")]
@@ -104,7 +104,7 @@ async fn visit(context: &Context, server: &TunedWebServer) -> Visit<Error> {
     if let Err(error) = &result
         && !is_conflict(error)
     {
-        let failed = Report::failed(&chain(error), &status_of(server));
+        let failed = Report::failed(&errors::chain(error), &status_of(server));
         // where even this fails, the error itself is told in the log
         let _ = report(context, server, None, failed).await;
     }
@@ -119,7 +119,7 @@ async fn leaving(context: &Context, server: &TunedWebServer) -> Result<Option<Le
     }
     let mark = drain::mark(context)
         .await
-        .map_err(|source| Error::Drain(Box::new(source)))?;
+        .map_err(|source| Error::Drain(source.into()))?;
     Ok(mark.map(|mark| Leave::drained(&mark, limit)))
 }
 
@@ -358,26 +358,11 @@ fn later(context: &Context, server: &TunedWebServer) -> Action {
 
 /// Somebody else wrote in between; the next visit sees it.
 fn is_conflict(error: &Error) -> bool {
-    let (Error::Observe(source)
-    | Error::Apply(source)
-    | Error::Report(source)
-    | Error::Leave(source)) = error
-    else {
-        return false;
-    };
-    let WriteError::Request { source, .. } = source else {
-        return false;
-    };
-    matches!(&**source, kube::Error::Api(status) if status.code == 409)
-}
-
-/// An error with what led to it, in a line.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
+    match error {
+        Error::Observe(source)
+        | Error::Apply(source)
+        | Error::Report(source)
+        | Error::Leave(source) => source.is_conflict(),
+        Error::Drain(_) | Error::Render(_) | Error::NameTaken { .. } => false,
     }
-    text
 }

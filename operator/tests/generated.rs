@@ -61,6 +61,14 @@ fn files() -> Vec<(String, String)> {
             rules_yaml(Holder::OperatorNamespace),
         ),
         (
+            "charts/tunedweb/files/rbac-drain.yaml".to_owned(),
+            rules_yaml(Holder::Drain),
+        ),
+        (
+            "charts/tunedweb/files/rbac-drain-namespace.yaml".to_owned(),
+            rules_yaml(Holder::DrainNamespace),
+        ),
+        (
             "charts/tunedweb/files/rbac-agent.yaml".to_owned(),
             rules_yaml(Holder::Agent),
         ),

@@ -13,7 +13,7 @@ use super::decide::{is_past, pod_failed};
 use super::observe::Observed;
 use super::{Error, render};
 use crate::context::Context;
-use crate::{objects, pods};
+use crate::{errors, objects, pods};
 
 /// Of one pod's log. A histogram takes at most 10 lines under 16 KiB.
 const LOG_BYTES_MAX: i64 = 1024 * 1024;
@@ -58,7 +58,7 @@ pub(crate) async fn collect(context: &Context, observed: &Observed) -> Result<Co
                 collected.reports.push(report);
             }
             Err(_) if ended.exit_code != 0 => collected.problems.push(pod_failed(pod)),
-            Err(error) => collected.problems.push(chain(&error)),
+            Err(error) => collected.problems.push(errors::chain(&error)),
         }
     }
     if observed.pods.is_empty() {
@@ -112,14 +112,4 @@ fn index(pod: &Pod) -> Option<u32> {
         .get(INDEX)
         .or_else(|| pod.labels().get(INDEX))?;
     found.parse().ok()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

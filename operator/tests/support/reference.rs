@@ -169,7 +169,7 @@ fn collect_rules(path: &str, schema: &Value, rules: &mut Vec<(String, String)>) 
     {
         let message = rule["message"]
             .as_str()
-            .or(rule["messageExpression"].as_str());
+            .or_else(|| rule["messageExpression"].as_str());
         rules.push((
             path.to_owned(),
             message.expect("each rule has a message").to_owned(),
