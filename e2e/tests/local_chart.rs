@@ -148,6 +148,8 @@ fn the_permissions_are_those_of_the_generated_files() {
     for (kind, name, file) in [
         ("ClusterRole", "tunedweb-operator", "rbac-operator.yaml"),
         ("Role", "tunedweb-operator", "rbac-operator-namespace.yaml"),
+        ("ClusterRole", "tunedweb-drain", "rbac-drain.yaml"),
+        ("Role", "tunedweb-drain", "rbac-drain-namespace.yaml"),
         ("ClusterRole", "tunedweb-agent", "rbac-agent.yaml"),
     ] {
         let rules = read_yaml(&format!("charts/tunedweb/files/{file}"));
@@ -210,6 +212,23 @@ fn the_drain_outlasts_the_wait_for_the_nodes_and_fits_into_helms_own_limit() {
     let objects = rendered!();
     let job = objects.named("Job", "tunedweb-drain");
     assert_eq!(job["metadata"]["annotations"]["helm.sh/hook"], "pre-delete");
+    assert_eq!(
+        objects.pod("Job", "tunedweb-drain")["serviceAccountName"],
+        "tunedweb-drain"
+    );
+    for kind in [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ] {
+        let annotations = &objects.named(kind, "tunedweb-drain")["metadata"]["annotations"];
+        assert_eq!(
+            annotations["helm.sh/hook-weight"], "-1",
+            "{kind} is there before the Job"
+        );
+    }
     let seconds = |objects: &Objects| {
         let job = objects.named("Job", "tunedweb-drain");
         job["spec"]["activeDeadlineSeconds"]

@@ -40,3 +40,10 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "tunedweb.drainSeconds" -}}
 {{ add .Values.restoreTimeoutSeconds 60 }}
 {{- end }}
+
+{{/* Annotations of the pre-delete hook; takes the weight, the lowest of which goes first. */}}
+{{- define "tunedweb.drainHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
