@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use tunedweb_config::{Config, Problems, ServerSettings, Settings, Ulimits};
+use tunedweb_config::{Config, Problems, Settings};
 
 /// Serves static files over HTTP/1.1, one worker a CPU.
 ///
@@ -83,13 +83,7 @@ impl Serve {
     pub(crate) fn config(self) -> Result<Config, SettingsError> {
         let mut settings = match (&self.config, &self.root) {
             (Some(path), _) => read(path)?,
-            (None, Some(root)) => Settings {
-                root: root.clone(),
-                listen: SocketAddr::from(([0, 0, 0, 0], 8080)),
-                admin: None,
-                ulimits: Ulimits::default(),
-                server: ServerSettings::default(),
-            },
+            (None, Some(root)) => Settings::new(root.clone()),
             (None, None) => return Err(SettingsError::Nothing),
         };
         let Self {

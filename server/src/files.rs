@@ -97,8 +97,10 @@ impl Files {
             (Err(Missing::Unavailable), Some(entry)) if self.loader.may_lead_to(path, &entry) => {
                 Ok((entry, true))
             }
-            (Err(missing), _) => {
-                self.cache.remove(path);
+            (Err(missing), known) => {
+                if known.is_some() {
+                    self.cache.remove(path);
+                }
                 Err(missing)
             }
         }

@@ -5,6 +5,7 @@
 
 pub(crate) mod condition;
 pub(crate) mod discard;
+pub(crate) mod facts;
 pub(crate) mod head;
 pub(crate) mod host;
 pub(crate) mod status;

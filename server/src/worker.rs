@@ -32,12 +32,12 @@ pub(crate) use supervise::spawn;
 /// In draining, how long an idle connection may still send a request.
 const DRAIN_IDLE_GRACE: Duration = Duration::from_secs(1);
 
-/// Room for what is kept of an incomplete head and for one read. What one read brings beyond a
-/// head is pipelined requests, so this bounds them, too.
-const INPUT_BYTES: usize = 64 * 1024;
+/// Room for what is kept of an incomplete head, at most 16 KiB, and as much for one read. What one
+/// read brings beyond a head is pipelined requests, so this bounds them, too.
+const INPUT_BYTES: usize = 32 * 1024;
 
-/// Room for one batch of responses; a larger response makes it grow once.
-const OUTPUT_BYTES: usize = 160 * 1024;
+/// Room for one batch of responses and the response that ends it.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// What every worker gets to know.
 #[derive(Debug)]

@@ -26,6 +26,19 @@ pub struct Settings {
     pub server: ServerSettings,
 }
 
+impl Settings {
+    /// The settings to serve `root` with, all others at their defaults.
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            listen: default_listen(),
+            admin: None,
+            ulimits: Ulimits::default(),
+            server: ServerSettings::default(),
+        }
+    }
+}
+
 /// Process limits (`getrlimit(2)`) that the server sets for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -56,7 +56,7 @@ fn respond_with_entry(
     found: Found,
     responder: &mut Responder<'_>,
 ) -> Answer {
-    let outcome = if request.has_preconditions {
+    let outcome = if request.facts.has_preconditions {
         condition::evaluate(request.fields, found.etag.as_deref(), found.modified)
     } else {
         Outcome::Send

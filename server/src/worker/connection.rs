@@ -146,15 +146,17 @@ impl Connection {
             }
         }
         if let Some(file) = self.exchange.then.file.take() {
-            self.send_file(&file).await?;
+            // it was looked at when the request was answered; a head sent whole took no time
+            self.send_file(&file, unsent.is_empty()).await?;
         }
         self.await_request(true);
         Ok(())
     }
 
     /// Sends the body of a large file out of the page cache. Before its last part the file is
-    /// looked at again: should it have changed, the client must not take the response for whole.
-    async fn send_file(&self, entry: &Found) -> io::Result<()> {
+    /// looked at again, unless it was so a moment ago: should it have changed, the client must not
+    /// take the response for whole.
+    async fn send_file(&self, entry: &Found, mut seen_just_now: bool) -> io::Result<()> {
         let Body::File(file) = &entry.body else {
             return Ok(());
         };
@@ -162,26 +164,29 @@ impl Connection {
         let mut at = 0;
         while at < end {
             let part = (end - at).min(FILE_PART_BYTES);
-            if part == end - at && !entry.has_its_bytes() {
+            if part == end - at && !seen_just_now && !entry.has_its_bytes() {
                 return Err(io::Error::other("the file has changed"));
             }
             let count = usize::try_from(part).map_err(io::Error::other)?;
             let stream = self.slot.stream();
-            let sent = stream.try_io(Interest::WRITABLE, || {
+            let taken = stream.try_io(Interest::WRITABLE, || {
                 Ok(sendfile(stream, file, Some(&mut at), count)?)
             });
-            match sent {
+            match taken {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(sent) => {
-                    self.worker.counters.sent_bytes.add(sent as u64);
+                Ok(taken) => {
+                    self.worker.counters.sent_bytes.add(taken as u64);
                     self.await_client();
-                    tokio::task::yield_now().await;
+                    if at < end {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.slot.writable().await?;
                 }
                 Err(error) => return Err(error),
             }
+            seen_just_now = false;
         }
         Ok(())
     }

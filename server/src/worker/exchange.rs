@@ -10,12 +10,14 @@ use super::Worker;
 use super::answer::answer;
 use crate::files::Found;
 use crate::http::discard::{Discard, Fed};
-use crate::http::head::{self, Expectation, Method, Parsed, Request, Version};
+use crate::http::facts::{Expectation, Version};
+use crate::http::head::{self, Method, Parsed, Request};
 use crate::http::status::Status;
 use crate::respond::{Persistence, Responder};
 
-/// Responses gathered before they are sent; pipelined requests beyond it wait.
-const BATCH_BYTES: usize = 64 * 1024;
+/// Responses gathered before they are sent; pipelined requests beyond it wait. With the input it
+/// bounds what a client that pipelines and does not read can make a connection hold.
+const BATCH_BYTES: usize = 32 * 1024;
 
 /// The conversation on one connection.
 #[derive(Debug, Default)]
@@ -168,8 +170,8 @@ impl Exchange {
             Ok(then) => then,
             Err(status) => return refuse(worker, status, output, batch),
         };
-        if let Some(discard) = request.body
-            && request.expects == Expectation::None
+        if let Some(discard) = request.facts.body
+            && request.facts.expects == Expectation::None
         {
             let response = output.split_off(start);
             self.body = Some(Arriving {
@@ -216,14 +218,15 @@ impl Exchange {
         request: &Request<'_, '_>,
         output: &mut Vec<u8>,
     ) -> Result<Then, Status> {
-        if request.expects == Expectation::Unknown {
+        if request.facts.expects == Expectation::Unknown {
             return Err(Status::ExpectationFailed);
         }
         self.served += 1;
         // who waits for "100 Continue" may or may not send the body once it sees another status
-        let body_is_uncertain = request.body.is_some() && request.expects != Expectation::None;
+        let body_is_uncertain =
+            request.facts.body.is_some() && request.facts.expects != Expectation::None;
         let ending = match (
-            request.persistent,
+            request.facts.persistent,
             self.may_go_on(worker) && !body_is_uncertain,
         ) {
             (true, true) => Ending::No,
