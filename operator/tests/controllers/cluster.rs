@@ -1,7 +1,7 @@
 //! A cluster around the fake API server: nodes, kubelets, agents, and the operator itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use tunedweb_config::TuningReport;
 use tunedweb_operator::cli::Cli;
 use tunedweb_operator::{Options, Parts, PodReader, ReadError};
-use tunedweb_tuning::Plan;
 
+use super::actors::{Behaviour, play};
 use super::api_server::{ApiServer, OPERATOR_NAMESPACE};
-use super::store::{Key, Store};
+use super::store::Key;
 
 /// Longest wait for a state. Reaching one takes some milliseconds; the kubelet's and the operator's
 /// own intervals of 2 s are the longest that a state waits for.
@@ -40,17 +40,6 @@ pub(crate) struct Cluster {
     player: JoinHandle<()>,
     operator: Option<JoinHandle<()>>,
     admin: Option<SocketAddr>,
-}
-
-/// What kubelets and agents do.
-#[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
-    /// Kubelets start pods.
-    pub(crate) kubelets: bool,
-    /// Agents answer.
-    pub(crate) agents: bool,
-    /// Nodes whose init container fails.
-    pub(crate) failing: BTreeSet<String>,
 }
 
 /// What serving pods answer.
@@ -158,7 +147,7 @@ impl Cluster {
         let run = async {
             tunedweb_operator::run(parts, std::future::pending())
                 .await
-                .unwrap()
+                .unwrap();
         };
         self.operator = Some(tokio::spawn(run));
     }
@@ -377,130 +366,6 @@ async fn page(address: SocketAddr) -> String {
     let mut page = String::new();
     stream.read_to_string(&mut page).await.unwrap();
     page
-}
-
-/// Kubelets, the DaemonSet controller and agents, after each change.
-async fn play(api: ApiServer, behaviour: Arc<Mutex<Behaviour>>) {
-    let mut changes = api.changes();
-    loop {
-        changes.borrow_and_update();
-        let current = behaviour.lock().unwrap().clone();
-        api.edit_if_needed(|store| {
-            if current.kubelets {
-                for set in of(store, DAEMON_SETS) {
-                    roll_out(store, &set, &current.failing);
-                }
-            }
-            if current.agents {
-                for tuning in of(store, TUNINGS) {
-                    answer(store, &tuning);
-                }
-            }
-        });
-        if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-fn of(store: &Store, resource: &str) -> Vec<(Key, Value)> {
-    let objects = store
-        .objects
-        .iter()
-        .filter(|(key, _)| key.resource == resource);
-    objects
-        .map(|(key, object)| (key.clone(), object.clone()))
-        .collect()
-}
-
-/// A pod of the current template on each node, and no other.
-fn roll_out(store: &mut Store, (key, set): &(Key, Value), failing: &BTreeSet<String>) {
-    let template = &set["spec"]["template"];
-    let hash = template["metadata"]["annotations"]["tunedweb.io/template-hash"]
-        .as_str()
-        .unwrap();
-    let nodes: Vec<String> = of(store, "/nodes")
-        .into_iter()
-        .map(|(key, _)| key.name)
-        .collect();
-    for (number, node) in nodes.iter().enumerate() {
-        let pod_key = Key::new(
-            "/pods",
-            &key.namespace,
-            &format!("{}-{node}-{hash}", key.name),
-        );
-        if !store.objects.contains_key(&pod_key) {
-            let pod = pod(store, set, key, node, number, failing.contains(node));
-            store.put(&pod_key, pod);
-        }
-    }
-    for (pod_key, pod) in of(store, "/pods") {
-        let is_ours = pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"];
-        let found = &pod["metadata"]["annotations"]["tunedweb.io/template-hash"];
-        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        if is_ours && (found != hash || !nodes.iter().any(|name| name == node)) {
-            store.remove(&pod_key);
-        }
-    }
-}
-
-fn pod(store: &Store, set: &Value, key: &Key, node: &str, number: usize, fails: bool) -> Value {
-    let template = &set["spec"]["template"];
-    let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
-    pod["spec"]["nodeName"] = json!(node);
-    pod["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": key.name,
-        "uid": set["metadata"]["uid"], "controller": true,
-    }]);
-    let number = u8::try_from(number).unwrap();
-    pod["status"] = json!({
-        "podIP": Ipv4Addr::new(10, 0, 0, number).to_string(),
-        "conditions": [{"type": "Ready", "status": if fails { "False" } else { "True" }}],
-    });
-    let volumes = template["spec"]["volumes"].as_array().unwrap();
-    if let Some(plan) = volumes.iter().find(|volume| volume["name"] == "plan") {
-        let name = plan["configMap"]["name"].as_str().unwrap();
-        let map = &store.objects[&Key::new("/configmaps", &key.namespace, name)];
-        let text = map["data"]["plan.json"].as_str().unwrap();
-        let failures = json!([{
-            "name": "vm.max_map_count", "wanted": "1", "state": "Absent", "reason": "no such key",
-        }]);
-        let report = json!({
-            "version": 1, "planHash": Plan::hash(text.as_bytes()), "generation": 1,
-            "outcome": if fails { "Failed" } else { "Applied" }, "applied": 1, "unchanged": 0,
-            "failures": if fails { failures } else { json!([]) }, "hardNofile": 20000,
-        });
-        pod["status"]["initContainerStatuses"] = json!([{
-            "name": "tune", "image": "", "imageID": "", "ready": !fails, "restartCount": 0,
-            "state": {"terminated": {
-                "exitCode": i32::from(fails), "message": report.to_string(),
-            }},
-        }]);
-    }
-    pod
-}
-
-/// The agent of a node carries out what its NodeTuning says.
-fn answer(store: &mut Store, (key, tuning): &(Key, Value)) {
-    let owners = tuning["spec"]["owners"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let answers: Vec<Value> = owners
-        .iter()
-        .map(|owner| {
-            let state = if owner["state"] == "Active" {
-                "Applied"
-            } else {
-                "Released"
-            };
-            json!({"uid": owner["uid"], "generation": owner["generation"], "state": state})
-        })
-        .collect();
-    store.change(key, |tuning| {
-        tuning["status"]["owners"] = json!(answers);
-        tuning["status"]["observedGeneration"] = tuning["metadata"]["generation"].clone();
-    });
 }
 
 /// Labels of an object as a map.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cluster::{
     Cluster, DAEMON_SETS, RUNS, SERVERS, TUNINGS, add_node, message, set_content, set_ready,
 };
-use super::store::Key;
+use super::store::{Key, Store};
 
 fn tuned() -> Value {
     json!({"tuning": {"sysctls": [
@@ -180,7 +180,7 @@ async fn in_a_steady_state_nothing_is_written() {
         cluster.nudge("NodeTuning").await;
     }
     // a new list of everything, as after a gap in a watch
-    cluster.api.edit(|store| store.end_watches());
+    cluster.api.edit(Store::end_watches);
     cluster.nudge("TunedWebServer").await;
     assert_eq!(cluster.api.writes(), before);
 }

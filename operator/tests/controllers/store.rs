@@ -227,7 +227,7 @@ impl Store {
             if key.resource == "/pods" && self.holds_pods {
                 let now = self.now.clone();
                 self.change(&key, |pod| {
-                    pod["metadata"]["deletionTimestamp"] = json!(now)
+                    pod["metadata"]["deletionTimestamp"] = json!(now);
                 });
             } else {
                 self.delete(&key);
