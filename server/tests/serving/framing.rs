@@ -265,6 +265,19 @@ fn connection_close_is_honoured() {
 }
 
 #[test]
+fn what_follows_a_request_to_close_does_not_cost_the_response() {
+    let site = Site::new(&[("a", &vec![b'x'; 12_000])]);
+    for _ in 0..20 {
+        let mut client = site.connect();
+        let request = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.send([request.as_bytes(), &[b'y'; 10_000]].concat());
+        client.send([b'z'; 10_000]).half_close();
+        assert_eq!(client.response().body.len(), 12_000);
+        client.assert_closed();
+    }
+}
+
+#[test]
 fn a_client_that_has_closed_its_half_gets_the_whole_answer() {
     let large = vec![b'x'; 1_000_000];
     let site = Site::new(&[("a", b"aa"), ("large", &large)]);

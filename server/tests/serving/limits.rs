@@ -76,7 +76,7 @@ fn idle_connections_are_closed_after_their_time_without_a_reset() {
     client.assert_closed();
     let took = start.elapsed();
     assert!(
-        took >= Duration::from_secs(1) && took < Duration::from_secs(3),
+        took >= Duration::from_secs(1) && took < Duration::from_secs(8),
         "{took:?}"
     );
 }
@@ -105,7 +105,7 @@ fn a_request_that_does_not_arrive_in_time_gets_408() {
     }
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert!(
-        start.elapsed() < Duration::from_secs(5),
+        start.elapsed() < Duration::from_secs(8),
         "{:?}",
         start.elapsed()
     );
@@ -156,15 +156,15 @@ fn a_client_that_takes_nothing_is_reset() {
 fn a_slow_client_that_keeps_reading_gets_everything() {
     let bytes = 12_000_000;
     let site = Site::with_settings(&[("a", &vec![b'x'; bytes])], |settings| {
-        settings.server.timeouts.send_seconds = 1;
+        settings.server.timeouts.send_seconds = 2;
     });
     let mut client = site.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     // longer than the timeout in all, with progress in between
     let mut received = 0;
     let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(2_500) {
-        received += client.stream.read(&mut vec![0; 300_000]).unwrap();
+    while start.elapsed() < Duration::from_millis(4_500) {
+        received += client.stream.read(&mut vec![0; 150_000]).unwrap();
         std::thread::sleep(Duration::from_millis(100));
     }
     let mut buffer = vec![0; 1 << 20];
