@@ -130,7 +130,7 @@ pub struct ConfigMapReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct Placement {
     /// Labels that a node must have; empty: every node.
-    #[schemars(extend("maxProperties" = 16), inner(length(max = 63)))]
+    #[schemars(extend("maxProperties" = 16), transform = bound_label_values)]
     pub node_selector: BTreeMap<String, String>,
     /// Taints that the serving pods tolerate. Honoured only in namespaces that may touch nodes.
     #[schemars(length(max = 16))]
@@ -417,6 +417,16 @@ pub struct BenchmarkResult {
     pub finished_at: Time,
 }
 
+/// The value of a label has at most 63 characters.
+fn bound_label_values(schema: &mut schemars::Schema) {
+    if let Some(values) = schema
+        .get_mut("additionalProperties")
+        .and_then(serde_json::Value::as_object_mut)
+    {
+        values.insert("maxLength".to_owned(), json!(63));
+    }
+}
+
 /// Rules on each entry of `spec.tuning.sysctls`: what is harmful everywhere is refused by the API
 /// server, with the value in the message. Rules on an entry, since a message that searches the list
 /// for it is beyond the server's cost budget (measured on 1.34).
@@ -435,8 +445,9 @@ fn refuse_harmful_values(schema: &mut schemars::Schema) {
         },
         {
             "rule": "!(self.name in ['net.core.somaxconn', 'net.ipv4.tcp_max_syn_backlog']) || \
-                     (self.value.matches('^[1-9][0-9]{0,4}$') && int(self.value) <= 65535)",
-            "messageExpression": "self.name + ': \"' + self.value + '\" is not permitted, 1 to 65535 are: \
+                     (self.value.matches('^[1-9][0-9]{2,4}$') && int(self.value) >= 128 && \
+                     int(self.value) <= 65535)",
+            "messageExpression": "self.name + ': \"' + self.value + '\" is not permitted, 128 to 65535 are: \
                                   each waiting connection costs kernel memory, and a longer queue only \
                                   turns overload into waiting time'"
         }

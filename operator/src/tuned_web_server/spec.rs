@@ -99,6 +99,9 @@ pub(crate) fn load_problem(place: &str, load: &Load) -> Option<String> {
 }
 
 #[cfg(test)]
+mod rules;
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
