@@ -267,13 +267,16 @@ fn random() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// An error and what caused it, on one line.
+/// An error and what caused it, on one line. The Kubernetes client prints its causes itself.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
         source = cause.source();
     }
     text

@@ -30,11 +30,11 @@ pub struct Observed {
 pub(crate) enum ObserveError {
     #[error("TunedWebServer {namespace}/{name} does not exist")]
     NotFound { namespace: String, name: String },
-    #[error("read TunedWebServer {namespace}/{name}")]
+    #[error("read TunedWebServer {namespace}/{name}: {problem}")]
     Read {
         namespace: String,
         name: String,
-        source: Box<kube::Error>,
+        problem: String,
     },
     #[error(
         "TunedWebServer {namespace}/{name} does not fit this plugin's version {}: {problem}",
@@ -52,7 +52,10 @@ pub(crate) async fn observe(connected: &Connected, name: &str) -> Result<Observe
     let mut problems = Vec::new();
     let tunings = tunings(&connected.client, &mut problems).await;
     let pods = pods(connected, name).await.unwrap_or_else(|error| {
-        problems.push(format!("serving pods could not be listed: {error}"));
+        problems.push(format!(
+            "serving pods could not be listed: {}",
+            plain(&error)
+        ));
         Vec::new()
     });
     Ok(Observed {
@@ -78,7 +81,7 @@ async fn server(connected: &Connected, name: &str) -> Result<TunedWebServer, Obs
         Err(error) => Err(ObserveError::Read {
             namespace,
             name,
-            source: Box::new(error),
+            problem: plain(&error),
         }),
     }
 }
@@ -91,7 +94,10 @@ async fn tunings(client: &Client, problems: &mut Vec<String>) -> Vec<NodeTuning>
         let page = match api.list(&parameters).await {
             Ok(page) => page,
             Err(error) => {
-                problems.push(format!("NodeTunings could not be listed: {error}"));
+                problems.push(format!(
+                    "NodeTunings could not be listed: {}",
+                    plain(&error)
+                ));
                 return tunings;
             }
         };
@@ -127,5 +133,17 @@ async fn pods(connected: &Connected, name: &str) -> kube::Result<Vec<Pod>> {
         found.extend(page.items);
         let Some(token) = next else { return Ok(found) };
         parameters = parameters.continue_token(&token);
+    }
+}
+
+/// What the API server said; the client would print the whole answer, twice.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        // what is missing is the kind: a missing object is told apart before
+        kube::Error::Api(status) if status.code == 404 => {
+            "this cluster does not know the kind; is tunedweb installed?".to_owned()
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
     }
 }
