@@ -28,7 +28,8 @@ fn every_generated_file_is_as_the_code_says() {
     }
     assert!(
         stale.is_empty(),
-        "stale: {stale:#?}\nmend: {BLESS}=1 cargo test -p tunedweb-operator --test generated"
+        "stale: {stale:#?}\nmend: e2e/generate, or without Helm {BLESS}=1 cargo test -p \
+         tunedweb-operator --test generated"
     );
 }
 
