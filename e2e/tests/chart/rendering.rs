@@ -18,9 +18,9 @@ impl Objects {
         let mut found = self
             .of_kind(kind)
             .filter(|object| object["metadata"]["name"] == name);
-        found
-            .next()
-            .unwrap_or_else(|| panic!("no {kind} {name} is rendered"))
+        let found = found.next();
+        assert!(found.is_some(), "no {kind} {name} is rendered");
+        found.expect("asserted")
     }
 
     /// The pod spec of a workload.
