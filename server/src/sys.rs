@@ -1,7 +1,7 @@
 //! What no safe library offers.
 #![expect(
     unsafe_code,
-    reason = "TCP_INFO, SIOCOUTQ and AsyncFd have no safe wrapper"
+    reason = "TCP_INFO, SIOCOUTQ, IP_MINTTL and AsyncFd have no safe wrapper"
 )]
 
 use std::io;
@@ -62,6 +62,40 @@ pub(crate) fn unacknowledged(stream: &impl AsFd) -> io::Result<u32> {
     u32::try_from(bytes).map_err(io::Error::other)
 }
 
+/// Drops packets that have fewer hops left than `hops` (ip(7) `IP_MINTTL`, ipv6(7)
+/// `IPV6_MINHOPCOUNT`): 0 takes all, 255 only those that no router has touched and whose sender
+/// started at the most, which common systems do not.
+pub(crate) fn set_hops_left_min(socket: &impl AsFd, hops: u8) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MINTTL, hops)?;
+    match set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, hops) {
+        // not an IPv6 socket
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        result => result,
+    }
+}
+
+fn set_option(socket: &impl AsFd, level: i32, name: i32, value: u8) -> io::Result<()> {
+    let value = libc::c_int::from(value);
+    let length = libc::socklen_t::try_from(size_of::<libc::c_int>())
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `value` is a whole int and `length` its size, so the kernel reads only it; the borrow
+    // of `socket` keeps the descriptor open.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Has the runtime watch `listener` for connections.
 pub(crate) fn watch(listener: Rc<TcpListener>) -> io::Result<AsyncFd<Rc<TcpListener>>> {
     // SAFETY: a TcpListener behind an Rc gives the same descriptor each time it is asked and keeps
@@ -92,6 +126,23 @@ mod tests {
         let address = socket.local_addr().unwrap().as_socket().unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         assert_eq!(accept_queue(&socket).unwrap().length, 1);
+    }
+
+    #[test]
+    fn a_listener_that_hears_only_neighbours_answers_nobody_and_hears_again() {
+        let of_version_4 = TcpListener::bind("127.0.0.1:0").unwrap();
+        // not every machine has IPv6
+        let of_version_6 = TcpListener::bind("[::1]:0").ok();
+        for listener in [Some(of_version_4), of_version_6].into_iter().flatten() {
+            let connect = |milliseconds| {
+                let timeout = std::time::Duration::from_millis(milliseconds);
+                std::net::TcpStream::connect_timeout(&listener.local_addr().unwrap(), timeout)
+            };
+            set_hops_left_min(&listener, u8::MAX).unwrap();
+            assert_eq!(connect(200).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            set_hops_left_min(&listener, 0).unwrap();
+            assert!(connect(10_000).is_ok());
+        }
     }
 
     #[test]

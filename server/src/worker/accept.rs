@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
 use super::Worker;
 use super::connection::Connection;
 use crate::lifecycle::Stage;
+use crate::sys;
 
 /// Connections accepted before those that are open get their turn.
 const ACCEPTS_MAX: u32 = 64;
@@ -32,10 +32,11 @@ pub(super) async fn run(worker: &Rc<Worker>) -> io::Result<()> {
     let Some(listener) = worker.listener.get() else {
         return Ok(());
     };
-    let listener = crate::sys::watch(listener)?;
+    let listener = sys::watch(listener)?;
     let accepting = Accepting {
         worker,
         listener,
+        refusing: Cell::new(false),
         warned_ms: Cell::new(None),
     };
     tokio::select! {
@@ -58,6 +59,7 @@ pub(super) async fn run(worker: &Rc<Worker>) -> io::Result<()> {
 struct Accepting<'a> {
     worker: &'a Rc<Worker>,
     listener: AsyncFd<Rc<TcpListener>>,
+    refusing: Cell<bool>,
     warned_ms: Cell<Option<u64>>,
 }
 
@@ -98,6 +100,7 @@ impl Accepting<'_> {
             SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         ) {
             Ok(socket) => {
+                self.hear_from_afar(&socket);
                 self.admit(socket);
                 Attempt::Accepted
             }
@@ -136,26 +139,24 @@ impl Accepting<'_> {
         worker.counters.closed.increment();
     }
 
-    /// A packet that opens a connection is dropped from here on, so that the queue runs empty
-    /// before its listener is closed: to close it with connections in it resets them. The client
-    /// sends the packet again a second later, and is then refused or led elsewhere.
+    /// Packets from a distance are dropped from here on, that is practically all that open a
+    /// connection, so that the queue runs empty before its listener is closed: to close it with
+    /// connections in it resets them. The client sends the packet again a second later, and is then
+    /// refused or led elsewhere. (A socket filter could tell such packets better, but some kernels
+    /// refuse it to processes without privileges.)
     fn refuse_handshakes(&self) {
-        const SYN: u32 = 0x02;
-        const FLAGS_OFFSET: u32 = 13; // RFC 9293 section 3.1
-        let drop_syn = [
-            filter(
-                libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
-                0,
-                0,
-                FLAGS_OFFSET,
-            ),
-            filter(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, SYN),
-            filter(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-            filter(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-        ];
-        let listener: &TcpListener = self.listener.get_ref();
-        if let Err(error) = SockRef::from(listener).attach_filter(&drop_syn) {
+        self.refusing.set(true);
+        if let Err(error) = sys::set_hops_left_min(self.listener.get_ref(), u8::MAX) {
             tracing::warn!(%error, "connections that open at the last moment may be reset");
+        }
+    }
+
+    /// A connection of which the handshake had begun inherits the listener's deafness.
+    fn hear_from_afar(&self, socket: &OwnedFd) {
+        if self.refusing.get()
+            && let Err(error) = sys::set_hops_left_min(socket, 0)
+        {
+            tracing::debug!(%error, "a connection at the last moment may hang");
         }
     }
 
@@ -184,14 +185,4 @@ impl Accepting<'_> {
             );
         }
     }
-}
-
-/// One instruction of a socket filter (socket(7), `SO_ATTACH_FILTER`).
-fn filter(code: u32, if_true: u8, if_false: u8, operand: u32) -> SockFilter {
-    SockFilter::new(
-        u16::try_from(code).unwrap_or(u16::MAX),
-        if_true,
-        if_false,
-        operand,
-    )
 }
