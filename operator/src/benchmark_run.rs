@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
 use tunedweb_api::BenchmarkRun;
 use tunedweb_api::benchmark_run::{BenchmarkRunStatus, Phase};
@@ -90,7 +91,7 @@ async fn visit(context: &Context, seen: &BenchmarkRun) -> Visit<Error> {
             name: job.name_any(),
         });
     }
-    let pods: Vec<_> = observed.pods.iter().map(AsRef::as_ref).collect();
+    let pods: Vec<_> = observed.pods.iter().collect();
     let step = decide(Facts {
         run: &observed.run,
         job: observed.job.as_ref(),
@@ -129,7 +130,9 @@ async fn take(context: &Context, observed: &Observed, step: Step) -> Visit<Error
             return Ok(Action::requeue(WAIT));
         }
         Step::Start => {
-            start(context, observed, old).await?;
+            if claim(context, run) {
+                start(context, observed, old).await?;
+            }
             return Ok(Action::requeue(WAIT));
         }
         Step::Watch { phase, message } => {
@@ -154,6 +157,25 @@ async fn take(context: &Context, observed: &Observed, step: Step) -> Visit<Error
         }
     }
     Ok(Action::await_change())
+}
+
+/// Takes the target, unless another run has it: two runs that are visited at the same time do not
+/// see each other start.
+fn claim(context: &Context, run: &BenchmarkRun) -> bool {
+    let namespace = namespace(run);
+    let target = format!("{namespace}/{}", run.spec.target.tuned_web_server);
+    let is_active = |name: &str| {
+        let found = context
+            .cluster
+            .runs
+            .get(&ObjectRef::new(name).within(&namespace));
+        let status = found.as_ref().and_then(|run| run.0.as_ref().ok());
+        status.is_some_and(|run| {
+            let phase = run.status.as_ref().map(|status| status.phase);
+            !matches!(phase, Some(Phase::Succeeded | Phase::Failed))
+        })
+    };
+    context.memory.claim(&target, &run.name_any(), is_active)
 }
 
 /// What is measured is written down before the load begins.

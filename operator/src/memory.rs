@@ -18,6 +18,7 @@ pub(crate) struct Memory {
     ended: Mutex<HashSet<String>>,
     admitted: Mutex<HashMap<String, Admission>>,
     mark: Mutex<Option<MarkMemory>>,
+    claims: Mutex<HashMap<String, String>>,
 }
 
 /// What a serving pod answered.
@@ -103,6 +104,24 @@ impl Memory {
         lock(&self.admitted).insert(owner_uid.to_owned(), admission);
     }
 
+    /// Whether this run has the target from now on: nobody has it, or whoever had it is over.
+    pub(crate) fn claim(
+        &self,
+        target: &str,
+        run: &str,
+        is_active: impl FnOnce(&str) -> bool,
+    ) -> bool {
+        let mut claims = lock(&self.claims);
+        if claims
+            .get(target)
+            .is_some_and(|holder| holder != run && is_active(holder))
+        {
+            return false;
+        }
+        claims.insert(target.to_owned(), run.to_owned());
+        true
+    }
+
     /// The drain mark, if it was read at this version.
     pub(crate) fn mark(&self, version: &str) -> Option<MarkMemory> {
         lock(&self.mark)
@@ -127,4 +146,19 @@ impl Memory {
 /// The maps stay whole when a holder panics: each change is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_one_run_s_until_it_is_over() {
+        let memory = Memory::default();
+        assert!(memory.claim("web/site", "r1", |_| true));
+        assert!(memory.claim("web/site", "r1", |_| true));
+        assert!(!memory.claim("web/site", "r2", |holder| holder == "r1"));
+        assert!(memory.claim("web/other", "r2", |_| true));
+        assert!(memory.claim("web/site", "r2", |_| false));
+    }
 }

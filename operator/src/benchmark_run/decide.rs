@@ -1,7 +1,7 @@
 //! What to do next with a run. Pure.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use tunedweb_api::BenchmarkRun;
@@ -98,18 +98,10 @@ fn without_job(facts: Facts<'_>) -> Step {
 }
 
 fn with_job(facts: Facts<'_>, job: &Job) -> Step {
-    let conditions = job
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    let is = |kind: &str| {
-        let found = conditions.into_iter().flatten().find(|c| c.type_ == kind);
-        found.filter(|condition| condition.status == "True")
-    };
-    if is("Complete").is_some() {
+    if ended_as(job, "Complete").is_some() {
         return Step::Record;
     }
-    if let Some(failed) = is("Failed") {
+    if let Some(failed) = ended_as(job, "Failed") {
         return match failed.reason.as_deref() {
             Some("DeadlineExceeded") => deadline_exceeded(facts),
             // a load that got no answer leaves a result all the same
@@ -132,6 +124,20 @@ fn with_job(facts: Facts<'_>, job: &Job) -> Step {
         phase: if runs { Phase::Running } else { Phase::Pending },
         message: trouble.unwrap_or_default(),
     }
+}
+
+/// Whether a Job has come to its end, good or bad.
+pub(crate) fn has_ended(job: &Job) -> bool {
+    ["Complete", "Failed"]
+        .iter()
+        .any(|kind| ended_as(job, kind).is_some())
+}
+
+fn ended_as<'a>(job: &'a Job, kind: &str) -> Option<&'a JobCondition> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == kind && condition.status == "True")
 }
 
 const LOAD: &str = tunedweb_api::names::LOAD_CONTAINER;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use kube::runtime::reflector::ObjectRef;
 use tunedweb_api::benchmark_run::Provenance;
 use tunedweb_api::condition::{ConditionType, is_true};
@@ -31,7 +31,7 @@ pub(crate) struct Observed {
     /// As it is now: what was last seen may lack a result that was recorded a moment ago.
     pub(crate) run: BenchmarkRun,
     pub(crate) job: Option<Job>,
-    pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) pods: Vec<Pod>,
     pub(crate) target: Option<TunedWebServer>,
     pub(crate) target_missing: Option<String>,
     pub(crate) ahead: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) async fn observe(
     Ok(Some(Observed {
         target_missing: target_missing(server, target.as_ref()),
         ahead: ahead(context, &run),
-        pods: labelled_pods(context, &namespace, RUN_LABEL, &name),
+        pods: load_pods(context, &namespace, &name, job.as_ref()).await?,
         server_nodes: server_nodes(context, &namespace, server),
         target,
         job,
@@ -110,6 +110,26 @@ fn ahead(context: &Context, run: &BenchmarkRun) -> Option<String> {
 
 fn decoded(run: &Guarded<BenchmarkRun>) -> Option<&BenchmarkRun> {
     run.0.as_ref().ok()
+}
+
+/// The load pods. Once the Job has ended, its pods have too, and the watch may not have told so yet.
+async fn load_pods(
+    context: &Context,
+    namespace: &str,
+    run: &str,
+    job: Option<&Job>,
+) -> Result<Vec<Pod>, Error> {
+    if !job.is_some_and(decide::has_ended) {
+        let seen = labelled_pods(context, namespace, RUN_LABEL, run);
+        return Ok(seen.iter().map(|pod| Pod::clone(pod)).collect());
+    }
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let labels = format!("{RUN_LABEL}={run}");
+    let list = api
+        .list(&ListParams::default().labels(&labels))
+        .await
+        .map_err(|source| Error::Observe(objects::request::<Pod>("list", &labels, source)))?;
+    Ok(list.items)
 }
 
 fn labelled_pods(context: &Context, namespace: &str, label: &str, value: &str) -> Vec<Arc<Pod>> {

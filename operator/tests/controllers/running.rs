@@ -158,6 +158,19 @@ async fn a_run_is_measured_recorded_and_only_then_its_job_goes() {
 }
 
 #[tokio::test]
+async fn a_watch_that_lags_behind_loses_no_result() {
+    let cluster = ready().await;
+    create_run(&cluster, RUN, &json!({}));
+    until_job(&cluster, RUN).await;
+    set_pod(&cluster.api, RUN, "a", &json!({"phase": "Running"}));
+    until_phase(&cluster, RUN, "Running").await;
+    // the Job is seen to have ended before its pod is
+    cluster.api.edit(|store| store.late = Some("/pods"));
+    finish(&cluster.api, RUN, "a");
+    until_phase(&cluster, RUN, "Succeeded").await;
+}
+
+#[tokio::test]
 async fn the_result_stands_in_the_status_of_the_site() {
     let cluster = ready().await;
     create_run(&cluster, RUN, &json!({"maxP99Microseconds": 400}));

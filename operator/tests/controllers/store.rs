@@ -41,6 +41,8 @@ pub(crate) struct Store {
     history: Vec<Change>,
     watchers: Vec<mpsc::UnboundedSender<Change>>,
     version: u64,
+    /// Watches of this resource tell nothing for now.
+    pub(crate) late: Option<&'static str>,
     /// Pods that lost their owner stay, on their way out, until they are removed.
     pub(crate) holds_pods: bool,
     /// The time that new objects carry.
@@ -114,8 +116,10 @@ impl Store {
             kind,
             object,
         };
-        self.watchers
-            .retain(|watcher| watcher.send(change.clone()).is_ok());
+        if self.late != Some(resource) {
+            self.watchers
+                .retain(|watcher| watcher.send(change.clone()).is_ok());
+        }
         self.history.push(change);
     }
 
