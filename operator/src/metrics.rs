@@ -55,6 +55,7 @@ pub(crate) struct Metrics {
     reconciles: Family<ReconcileLabels, Counter>,
     durations: Family<KindLabel, Histogram, fn() -> Histogram>,
     undecodable: Family<KindLabel, Counter>,
+    queued: Family<KindLabel, Gauge>,
     pub(crate) writes: Counter,
     pub(crate) events_published: Counter,
     pub(crate) events_dropped: Counter,
@@ -78,6 +79,7 @@ impl Metrics {
             reconciles: Family::default(),
             durations: Family::new_with_constructor(durations),
             undecodable: Family::default(),
+            queued: Family::default(),
             writes: Counter::default(),
             events_published: Counter::default(),
             events_dropped: Counter::default(),
@@ -107,6 +109,11 @@ impl Metrics {
             "undecodable_objects",
             "Visits to objects that do not fit this operator's schema",
             self.undecodable.clone(),
+        );
+        registry.register(
+            "queued",
+            "Requests for visits that wait for a controller",
+            self.queued.clone(),
         );
         for (name, help, counter) in [
             (
@@ -163,6 +170,16 @@ impl Metrics {
         self.undecodable.get_or_create(&KindLabel { kind }).inc();
     }
 
+    /// One more request for a visit waits.
+    pub(crate) fn enqueued(&self, kind: Kind) {
+        self.queued.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// A request was taken.
+    pub(crate) fn dequeued(&self, kind: Kind) {
+        self.queued.get_or_create(&KindLabel { kind }).dec();
+    }
+
     /// The page of `/metrics` (OpenMetrics).
     pub(crate) fn page(&self) -> String {
         let mut page = String::new();
@@ -181,12 +198,16 @@ mod tests {
         let metrics = Metrics::new();
         metrics.reconciled(Kind::NodeTuning, Outcome::Failed, Duration::from_millis(20));
         metrics.undecodable(Kind::BenchmarkRun);
+        metrics.enqueued(Kind::NodeTuning);
+        metrics.enqueued(Kind::NodeTuning);
+        metrics.dequeued(Kind::NodeTuning);
         let page = metrics.page();
         for part in [
             "tunedweb_operator_reconciles_total{kind=\"NodeTuning\",outcome=\"Failed\"} 1",
             "tunedweb_operator_reconcile_duration_seconds_count{kind=\"NodeTuning\"} 1",
             "tunedweb_operator_undecodable_objects_total{kind=\"BenchmarkRun\"} 1",
             "tunedweb_operator_build_info{version=",
+            "tunedweb_operator_queued{kind=\"NodeTuning\"} 1",
             "tunedweb_operator_events_dropped_total 0",
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");

@@ -1,5 +1,6 @@
 //! Which objects are visited, and why: from what changed to whom it concerns.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::Node;
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use tunedweb_api::{BenchmarkRun, TunedWebServer};
 
 use crate::cluster::{Cluster, Guarded};
+use crate::metrics::{Kind, Metrics};
 
 /// Requests that wait for a controller's scheduler, which keeps one for each object. A watch waits
 /// when the queue is full; nothing is dropped.
@@ -44,6 +46,7 @@ pub(crate) enum Touch {
 #[derive(Debug)]
 pub(crate) struct Queues {
     started: AtomicBool,
+    metrics: Arc<Metrics>,
     servers: mpsc::Sender<ObjectRef<Guarded<TunedWebServer>>>,
     nodes: mpsc::Sender<ObjectRef<Node>>,
     runs: mpsc::Sender<ObjectRef<Guarded<BenchmarkRun>>>,
@@ -57,12 +60,13 @@ pub(crate) struct Receivers {
 }
 
 /// Queues that take nothing yet.
-pub(crate) fn queues() -> (Queues, Receivers) {
+pub(crate) fn queues(metrics: Arc<Metrics>) -> (Queues, Receivers) {
     let (servers, servers_receiver) = mpsc::channel(QUEUE_MAX);
     let (nodes, nodes_receiver) = mpsc::channel(QUEUE_MAX);
     let (runs, runs_receiver) = mpsc::channel(QUEUE_MAX);
     let queues = Queues {
         started: AtomicBool::new(false),
+        metrics,
         servers,
         nodes,
         runs,
@@ -89,7 +93,7 @@ impl Queues {
         }
         match touch {
             Touch::Server { namespace, name } => {
-                send(&self.servers, ObjectRef::new(&name).within(&namespace)).await;
+                self.server(ObjectRef::new(&name).within(&namespace)).await;
             }
             Touch::ServersIn { namespace } => {
                 self.servers_where(cluster, |server| {
@@ -111,10 +115,10 @@ impl Queues {
                 .await;
             }
             Touch::AllServers => self.servers_where(cluster, |_| true).await,
-            Touch::Node { name } => send(&self.nodes, ObjectRef::new(&name)).await,
+            Touch::Node { name } => self.node(ObjectRef::new(&name)).await,
             Touch::AllNodes => self.all_nodes(cluster).await,
             Touch::Run { namespace, name } => {
-                send(&self.runs, ObjectRef::new(&name).within(&namespace)).await;
+                self.run(ObjectRef::new(&name).within(&namespace)).await;
             }
             Touch::RunsOf { namespace, server } => {
                 self.runs_where(cluster, |run| {
@@ -127,7 +131,7 @@ impl Queues {
                 self.servers_where(cluster, |_| true).await;
                 self.all_nodes(cluster).await;
                 for run in cluster.runs.state() {
-                    send(&self.runs, reference(&*run)).await;
+                    self.run(reference(&*run)).await;
                 }
             }
         }
@@ -139,21 +143,36 @@ impl Queues {
         concerned: impl Fn(&Guarded<TunedWebServer>) -> bool,
     ) {
         for server in cluster.servers.state_filter(|server| concerned(server)) {
-            send(&self.servers, reference(&*server)).await;
+            self.server(reference(&*server)).await;
         }
     }
 
     async fn runs_where(&self, cluster: &Cluster, concerned: impl Fn(&BenchmarkRun) -> bool) {
         let concerned = |run: &Guarded<BenchmarkRun>| run.0.as_ref().is_ok_and(&concerned);
         for run in cluster.runs.state_filter(concerned) {
-            send(&self.runs, reference(&*run)).await;
+            self.run(reference(&*run)).await;
         }
     }
 
     async fn all_nodes(&self, cluster: &Cluster) {
         for node in cluster.nodes.state() {
-            send(&self.nodes, reference(&*node)).await;
+            self.node(reference(&*node)).await;
         }
+    }
+
+    async fn server(&self, server: ObjectRef<Guarded<TunedWebServer>>) {
+        self.metrics.enqueued(Kind::TunedWebServer);
+        send(&self.servers, server).await;
+    }
+
+    async fn node(&self, node: ObjectRef<Node>) {
+        self.metrics.enqueued(Kind::NodeTuning);
+        send(&self.nodes, node).await;
+    }
+
+    async fn run(&self, run: ObjectRef<Guarded<BenchmarkRun>>) {
+        self.metrics.enqueued(Kind::BenchmarkRun);
+        send(&self.runs, run).await;
     }
 }
 

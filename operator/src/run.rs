@@ -53,7 +53,7 @@ pub async fn run(parts: Parts, shutdown: impl Future<Output = ()>) -> Result<(),
     let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::new(Arc::clone(&metrics)));
     let (cluster, writers) = cluster::stores();
-    let (queues, receivers) = queues::queues();
+    let (queues, receivers) = queues::queues(Arc::clone(&metrics));
     let context = Arc::new(Context {
         events: Events::new(client.clone(), Arc::clone(&metrics)),
         client,

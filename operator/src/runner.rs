@@ -52,10 +52,13 @@ pub(crate) async fn run<K, E>(
     E: std::error::Error + Send + 'static,
 {
     let backoffs = Arc::new(Backoffs::default());
-    let requests = futures::stream::unfold(queue, |mut queue| async move {
-        let request = ReconcileRequest::from(queue.recv().await?);
-        Some((Ok::<_, Infallible>(request), queue))
-    });
+    let metrics = Arc::clone(&context.metrics);
+    let requests =
+        futures::stream::unfold((queue, metrics), move |(mut queue, metrics)| async move {
+            let request = ReconcileRequest::from(queue.recv().await?);
+            metrics.dequeued(kind);
+            Some((Ok::<_, Infallible>(request), (queue, metrics)))
+        });
     let (for_success, for_error) = (Arc::clone(&backoffs), backoffs);
     let visits = controller::applier(
         move |object: Arc<K>, context: Arc<Context>| {
