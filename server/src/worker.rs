@@ -10,6 +10,7 @@ mod slot;
 mod supervise;
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ use crate::files::{Files, View};
 use crate::http::status::Status;
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::respond::{Persistence, Responder};
+use crate::sys;
 use clock::Clock;
 use slot::Slots;
 pub use supervise::WorkerError;
@@ -100,13 +102,19 @@ fn run(shared: &Arc<Shared>, counters: &Arc<Counters>, listener: &Rc<Listener>) 
         Rc::clone(listener),
     );
     let worker = Rc::new(worker);
+    // in one task, so that a panic in either ends the worker and is seen
     runtime.block_on(async {
-        let ticks = tokio::task::spawn_local(Rc::clone(&worker).tick_on());
-        let result = accept::run(&worker).await;
-        worker.ended().await;
-        ticks.abort();
-        result
+        tokio::select! {
+            never = worker.tick_on() => match never {},
+            result = serve(&worker) => result,
+        }
     })
+}
+
+async fn serve(worker: &Rc<Worker>) -> io::Result<()> {
+    accept::run(worker).await?;
+    worker.ended().await;
+    Ok(())
 }
 
 impl Worker {
@@ -126,33 +134,10 @@ impl Worker {
     }
 
     /// Moves the clock on, for ever.
-    async fn tick_on(self: Rc<Self>) {
+    async fn tick_on(&self) -> Infallible {
         let mut stage = Stage::Serving;
-        let mut second = None;
-        let mut response_408 = Vec::new();
         loop {
-            let to_next = self.clock.tick(SystemTime::now());
-            let now_second = self.clock.now_ms() / 1_000;
-            if second.replace(now_second) != Some(now_second) {
-                response_408.clear();
-                self.responder(&mut response_408)
-                    .status(Status::RequestTimeout);
-            }
-            self.slots.tick(&slot::Tick {
-                clock: &self.clock,
-                response_408: &response_408,
-                send_timeout: self.shared.timeouts.send,
-                counters: &self.counters,
-            });
-            self.view.drop_retired();
-            let queue = self
-                .listener
-                .get()
-                .and_then(|l| crate::sys::accept_queue(&l).ok());
-            self.counters
-                .accept_queue
-                .set(queue.map_or(0, |queue| u64::from(queue.length)));
-            self.counters.ticked_ms.set(self.clock.now_ms());
+            let to_next = self.tick();
             let stage_now = self.shared.lifecycle.stage();
             if stage_now != stage {
                 stage = stage_now;
@@ -160,6 +145,30 @@ impl Worker {
             }
             tokio::time::sleep(to_next).await;
         }
+    }
+
+    /// Does what falls due, and returns the time to the next tick.
+    fn tick(&self) -> Duration {
+        let to_next = self.clock.tick(SystemTime::now());
+        let mut response_408 = Vec::new();
+        self.responder(&mut response_408)
+            .status(Status::RequestTimeout);
+        self.slots.tick(&slot::Tick {
+            clock: &self.clock,
+            response_408: &response_408,
+            send_timeout: self.shared.timeouts.send,
+            counters: &self.counters,
+        });
+        self.view.drop_retired();
+        let queue = self
+            .listener
+            .get()
+            .and_then(|listener| sys::accept_queue(&listener).ok());
+        self.counters
+            .accept_queue
+            .set(queue.map_or(0, |queue| u64::from(queue.length)));
+        self.counters.ticked_ms.set(self.clock.now_ms());
+        to_next
     }
 
     fn responder<'a>(&'a self, output: &'a mut Vec<u8>) -> Responder<'a> {

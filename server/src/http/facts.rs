@@ -151,28 +151,8 @@ fn length(value: &[u8]) -> Result<u64, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::head::{Method, Parsed, fields, parse};
-
-    /// What became of the head: `Ok(method, persistent, whether a body follows)`.
-    fn parsed(head: &str) -> Result<(Method, bool, bool), Status> {
-        let mut fields = fields();
-        match parse(head.as_bytes(), &mut fields) {
-            Parsed::Complete(request, length) => {
-                assert_eq!(length, head.len(), "{head:?}");
-                Ok((
-                    request.method,
-                    request.facts.persistent,
-                    request.facts.body.is_some(),
-                ))
-            }
-            Parsed::Refused(status) => Err(status),
-            other => panic!("{head:?}: {other:?}"),
-        }
-    }
-
-    fn with_fields(fields: &str) -> Result<(Method, bool, bool), Status> {
-        parsed(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
-    }
+    use crate::http::head::Method;
+    use crate::http::head::tests::{parsed, with_fields};
 
     #[test]
     fn the_version_decides_whether_the_connection_is_kept() {

@@ -169,12 +169,12 @@ fn lines_end_with_cr_lf(head: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::http::facts::Expectation;
 
     /// What became of the head: `Ok(method, persistent, whether a body follows)`.
-    fn parsed(head: &str) -> Result<(Method, bool, bool), Status> {
+    pub(in crate::http) fn parsed(head: &str) -> Result<(Method, bool, bool), Status> {
         let mut fields = fields();
         match parse(head.as_bytes(), &mut fields) {
             Parsed::Complete(request, length) => {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    fn with_fields(fields: &str) -> Result<(Method, bool, bool), Status> {
+    pub(in crate::http) fn with_fields(fields: &str) -> Result<(Method, bool, bool), Status> {
         parsed(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
     }
 

@@ -6,15 +6,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Listener, Shared};
 use crate::counters::Counters;
 
-/// Panics after which a worker is given up, and with it the process: whatever is wrong then is not
-/// a matter of chance, and a supervisor starts a process anew with a back-off.
+/// Panics in a row after which a worker is given up, and with it the process: whatever is wrong then
+/// is not a matter of chance, and a supervisor starts a process anew with a back-off.
 const PANICS_MAX: u64 = 10;
+
+/// A worker that ran for so long does not panic in a row.
+const RECOVERED: Duration = Duration::from_mins(1);
 
 /// Why a worker ended before the server did.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +27,7 @@ pub enum WorkerError {
     #[error("worker {0} cannot go on")]
     Run(usize, #[source] io::Error),
     /// It panicked again and again.
-    #[error("worker {0} has panicked {PANICS_MAX} times")]
+    #[error("worker {0} has panicked {PANICS_MAX} times in a row")]
     Panic(usize),
 }
 
@@ -56,10 +60,17 @@ fn supervise(
     counters: &Counters,
     mut worker: impl FnMut() -> io::Result<()>,
 ) -> Result<(), WorkerError> {
-    for _ in 0..PANICS_MAX {
+    let mut in_a_row = 0;
+    while in_a_row < PANICS_MAX {
+        let started = Instant::now();
         if let Ok(result) = catch_unwind(AssertUnwindSafe(&mut worker)) {
             return result.map_err(|error| WorkerError::Run(number, error));
         }
+        in_a_row = if started.elapsed() > RECOVERED {
+            1
+        } else {
+            in_a_row + 1
+        };
         counters.panics.increment();
         tracing::error!(number, "a worker has panicked and is started again");
     }

@@ -213,34 +213,35 @@ fn what_prevents_the_start_says_what_to_do() {
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for flag in ["--listen", "--admin"] {
-        let mut command = program();
-        command
+    assert_taken(
+        program()
             .arg("--root")
             .arg(folder.path())
-            .args([flag, &address]);
-        if flag == "--admin" {
-            command.args(["--listen", "127.0.0.1:0"]);
-        }
-        let (code, text) = output(&mut command);
-        assert_eq!(code, 1);
-        assert!(
-            text.contains("end the program that uses the port"),
-            "{text}"
-        );
-    }
+            .args(["--listen", &address]),
+    );
+    let mut command = program();
+    command
+        .arg("--root")
+        .arg(folder.path())
+        .args(["--listen", "127.0.0.1:0"]);
+    assert_taken(command.args(["--admin", &address]));
 }
 
 #[test]
 fn a_second_server_on_the_port_is_refused() {
     let folder = folder();
     let running = Running::start(&mut on_loopback(folder.path()));
-    let mut command = program();
-    command
-        .arg("--root")
-        .arg(folder.path())
-        .args(["--listen", &running.address.to_string()]);
-    let (code, text) = output(&mut command);
+    let address = running.address.to_string();
+    assert_taken(
+        program()
+            .arg("--root")
+            .arg(folder.path())
+            .args(["--listen", &address]),
+    );
+}
+
+fn assert_taken(command: &mut Command) {
+    let (code, text) = output(command);
     assert_eq!(code, 1);
     assert!(
         text.contains("end the program that uses the port"),
