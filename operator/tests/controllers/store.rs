@@ -159,6 +159,10 @@ impl Store {
             remove(&mut object, before, &sent);
         }
         merge(&mut object, &sent);
+        if has_status(&key.resource) && !status {
+            drop_emptied(&mut object, "spec");
+            fill_in_default(&mut object);
+        }
         self.applied.insert(owned, sent);
         if status {
             self.commit(key, object, existing.as_ref());
@@ -237,6 +241,33 @@ impl Store {
                 self.delete(&key);
             }
         }
+    }
+}
+
+/// A list that is applied empty goes, and the object around it when nothing else is in it (measured
+/// on 1.34).
+fn drop_emptied(object: &mut Value, name: &str) {
+    let Some(fields) = object[name].as_object_mut() else {
+        return;
+    };
+    fields.retain(|_, field| field.as_array().is_none_or(|items| !items.is_empty()));
+    if fields.is_empty() {
+        object.as_object_mut().expect("an object").remove(name);
+    }
+}
+
+/// The default of a spec that is missing, as the definition says.
+fn fill_in_default(object: &mut Value) {
+    let definitions = tunedweb_api::custom_resource_definitions();
+    let of_kind = definitions
+        .iter()
+        .find(|definition| object["kind"] == definition.spec.names.kind);
+    let definition = serde_json::to_value(of_kind).expect("JSON");
+    let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/default";
+    if object["spec"].is_null()
+        && let Some(default) = definition.pointer(default)
+    {
+        object["spec"] = default.clone();
     }
 }
 
