@@ -9,9 +9,14 @@ use sha2::{Digest as _, Sha256};
 ///
 /// Whoever has the bytes can tell whether a server has them too.
 pub fn content_etag(bytes: &[u8]) -> String {
+    digest_etag(&Sha256::digest(bytes).into())
+}
+
+/// The same, where the SHA-256 of the bytes is known already.
+pub fn digest_etag(digest: &[u8; 32]) -> String {
     let mut tag = String::with_capacity(34);
     tag.push('"');
-    for byte in &Sha256::digest(bytes)[..16] {
+    for byte in &digest[..16] {
         // Writing to a String does not fail.
         let _ = write!(tag, "{byte:02x}");
     }

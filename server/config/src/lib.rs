@@ -17,7 +17,7 @@ mod settings;
 mod tuning_report;
 
 pub use config::{Config, FileCacheConfig, KeepAliveConfig, TimeoutConfig};
-pub use etag::content_etag;
+pub use etag::{content_etag, digest_etag};
 pub use problem::{Problem, Problems};
 pub use settings::{
     KeepAlive, Listener, OpenFileCache, ServerSettings, Settings, Timeouts, Ulimits,

@@ -198,16 +198,8 @@ pub(crate) fn hash_file(
     Ok(unchanged.then(|| etag(hash)))
 }
 
-/// A strong ETag: the first 128 bits of SHA-256, beyond any chance of two contents sharing one.
 fn etag(hash: Sha256) -> Box<str> {
-    let digest = hash.finalize();
-    let (high, low) = (&digest[..8], &digest[8..16]);
-    let word = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0_u64, |word, &byte| word << 8 | u64::from(byte))
-    };
-    format!("\"{:016x}{:016x}\"", word(high), word(low)).into()
+    tunedweb_config::digest_etag(&hash.finalize().into()).into()
 }
 
 fn in_folder(path: &[u8], name: &str) -> Vec<u8> {
