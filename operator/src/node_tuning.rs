@@ -8,14 +8,15 @@ mod resolve;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ObjectMeta};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
-use tunedweb_api::names::{MANAGED_BY, MANAGED_BY_LABEL};
+use tunedweb_api::names::{MANAGED_BY, MANAGED_BY_LABEL, SERVER_LABEL, TUNE_CONTAINER};
 use tunedweb_api::node_tuning::NodeOwner;
-use tunedweb_api::{NodeTuning, NodeTuningSpec};
+use tunedweb_api::{NodeTuning, NodeTuningSpec, TunedWebServer};
+use tunedweb_tuning::{ApplyReport, Outcome};
 
 pub(crate) use resolve::is_released;
 
@@ -24,6 +25,7 @@ use crate::drain;
 use crate::metrics::Kind;
 use crate::nodes;
 use crate::objects::{self, Manager, RequestError, WriteError};
+use crate::pods;
 use crate::runner::{Visit, spread};
 use crate::tuned_web_server::wishes;
 use resolve::{Claim, Claimant, Resolved};
@@ -86,7 +88,7 @@ async fn observe(context: &Context, node: &Node) -> Result<Observed, Error> {
         .await
         .map_err(|source| Error::Drain(source.into()))?;
     let servers = context.cluster.servers.state();
-    let claim = |server: &crate::cluster::Guarded<tunedweb_api::TunedWebServer>| {
+    let claim = |server: &crate::cluster::Guarded<TunedWebServer>| {
         let uid = server.meta().uid.clone()?;
         let resource = format!("{}/{}", server.namespace()?, server.name_any());
         let claimant = match &server.0 {
@@ -95,6 +97,7 @@ async fn observe(context: &Context, node: &Node) -> Result<Observed, Error> {
             Ok(server) => Claimant::Known {
                 selects: nodes::is_selected(node, &server.spec.placement),
                 wishes: wishes(context, server, mark.is_some()),
+                carried_out: carried_out(context, server, &name),
             },
         };
         Some(Claim {
@@ -108,6 +111,24 @@ async fn observe(context: &Context, node: &Node) -> Result<Observed, Error> {
         has_agent: context.cluster.has_agent(&name),
         claims: servers.iter().filter_map(|server| claim(server)).collect(),
     })
+}
+
+/// Generations of a server's plan that the init containers of its pods on a node have carried out.
+fn carried_out(context: &Context, server: &TunedWebServer, node: &str) -> Vec<i64> {
+    let (namespace, name) = (server.namespace(), server.name_any());
+    let of_server = |pod: &Pod| {
+        pod.namespace() == namespace
+            && pod.labels().get(SERVER_LABEL) == Some(&name)
+            && pods::node_name(pod) == Some(node)
+    };
+    let report = |pod: &Pod| {
+        let ended = pods::ended(pod, TUNE_CONTAINER)?;
+        let report: ApplyReport = serde_json::from_str(ended.message).ok()?;
+        (report.outcome == Outcome::Applied).then_some(report.generation)
+    };
+    let pods = context.cluster.pods.state();
+    let of_server = pods.iter().filter(|pod| of_server(pod));
+    of_server.filter_map(|pod| report(pod)).collect()
 }
 
 fn render(node: &Node, owners: Vec<NodeOwner>) -> NodeTuning {

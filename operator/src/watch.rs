@@ -73,7 +73,7 @@ pub(crate) fn all(context: &Arc<Context>, writers: Writers) -> Vec<BoxFuture<'st
         ours.keep(daemon_sets, child_touches),
         ours.keep(services, child_touches),
         ours.keep(jobs, child_touches),
-        ours.keep(pods, child_touches),
+        ours.keep(pods, pod_touches),
         agent.keep_in(&context.options.agent_namespace, agents, agent_touches),
     ]
 }
@@ -301,6 +301,14 @@ fn config_map_touches(map: &PartialObjectMeta<ConfigMap>, mark_namespace: &str) 
 
 fn child_touches<K: ResourceExt>(child: &K, _: bool) -> Vec<Touch> {
     labelled_touches(child)
+}
+
+/// What a pod's init container has carried out, the node's agent keeps.
+fn pod_touches(pod: &Pod, _: bool) -> Vec<Touch> {
+    let node = crate::pods::node_name(pod).map(|node| Touch::Node {
+        name: node.to_owned(),
+    });
+    labelled_touches(pod).into_iter().chain(node).collect()
 }
 
 fn labelled_touches<K: ResourceExt>(child: &K) -> Vec<Touch> {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tunedweb_api::condition::{self, ConditionType, Reason};
 use tunedweb_api::node_tuning::{NodeOwner, OwnerOutcome, OwnerState, OwnerStatus};
 use tunedweb_api::{NodeTuningSpec, NodeTuningStatus};
-use tunedweb_tuner::{OwnerOutcome as Outcome, OwnerReport, OwnerWishes, SyncReport};
+use tunedweb_tuner::{OwnerOutcome as Outcome, OwnerReport, OwnerWishes, Standing, SyncReport};
 use tunedweb_tuning::{KeyReport, KeyState, NodeFacts, Owner};
 
 /// What the tuner is asked for.
@@ -23,7 +23,11 @@ fn wishes_of(owner: &NodeOwner) -> OwnerWishes {
             resource: owner.resource.clone(),
             generation: owner.generation,
         },
-        released: owner.state == OwnerState::Released,
+        standing: match owner.state {
+            OwnerState::Active => Standing::Active,
+            OwnerState::Pending => Standing::Pending,
+            OwnerState::Released => Standing::Released,
+        },
         sysctls: owner.sysctls.clone(),
     }
 }
@@ -152,7 +156,7 @@ fn owner_status(
 ) -> OwnerStatus {
     let state = outcome(report.outcome);
     let message = match state {
-        OwnerOutcome::Applied => String::new(),
+        OwnerOutcome::Applied | OwnerOutcome::Pending => String::new(),
         OwnerOutcome::Failed => problem(report),
         OwnerOutcome::Released => left_behind(report, released),
     };
@@ -176,6 +180,7 @@ fn owner_status(
 fn outcome(outcome: Outcome) -> OwnerOutcome {
     match outcome {
         Outcome::Applied => OwnerOutcome::Applied,
+        Outcome::Pending => OwnerOutcome::Pending,
         Outcome::Failed | Outcome::Superseded | Outcome::RestoreFailed => OwnerOutcome::Failed,
         Outcome::Released => OwnerOutcome::Released,
     }

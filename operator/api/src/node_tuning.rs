@@ -79,6 +79,9 @@ pub struct NodeOwner {
 pub enum OwnerState {
     /// The wishes stand.
     Active,
+    /// A serving pod has to tune the node first, whole or not at all: nothing is wanted of the
+    /// agent yet, and the pod is let in where the owner was released before.
+    Pending,
     /// The resource goes, or left this node: its share is to be put back.
     Released,
 }
@@ -134,6 +137,8 @@ pub struct OwnerStatus {
 /// What became of one owner's wishes on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum OwnerOutcome {
+    /// The node waits for the serving pod.
+    Pending,
     /// Every key has the value wished for, or a merged one that covers it.
     Applied,
     /// At least one key could not be set; the node keeps the values it had.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tunedweb_api::NodeTuning;
 use tunedweb_api::node_tuning::{NodeOwner, OwnerOutcome, OwnerState};
+use tunedweb_tuning::SysctlSetting;
 
 use crate::tuned_web_server::Wishes;
 
@@ -23,8 +24,13 @@ pub(crate) struct Claim {
 pub(crate) enum Claimant {
     /// It is there and cannot be read.
     Unknown,
-    /// Whether it selects the node, and what it wants.
-    Known { selects: bool, wishes: Wishes },
+    /// Whether it selects the node, what it wants, and the generations of its plan that serving
+    /// pods have carried out on the node.
+    Known {
+        selects: bool,
+        wishes: Wishes,
+        carried_out: Vec<i64>,
+    },
 }
 
 /// The owners of one node.
@@ -51,7 +57,7 @@ pub(crate) fn resolve(before: Option<&NodeTuning>, claims: &[Claim]) -> Resolved
     let is_claimed = |uid: &str| claims.iter().any(|claim| claim.uid == uid);
     let gone = former.values().filter(|owner| !is_claimed(&owner.uid));
     owners.extend(gone.map(|owner| released(owner)));
-    owners.retain(|owner| owner.state == OwnerState::Active || !is_confirmed(owner));
+    owners.retain(|owner| owner.state != OwnerState::Released || !is_confirmed(owner));
     // those that are there already stay
     owners.sort_by_key(|owner| (!former.contains_key(owner.uid.as_str()), owner.uid.clone()));
     let dropped = owners.len().saturating_sub(OWNERS_MAX);
@@ -96,14 +102,31 @@ fn owner(claim: &Claim, former: Option<&NodeOwner>) -> Option<NodeOwner> {
                 Wishes::Keys {
                     generation,
                     sysctls,
+                    pod_first,
                 },
-        } => Some(NodeOwner {
-            uid: claim.uid.clone(),
-            resource: claim.resource.clone(),
-            generation: *generation,
-            state: OwnerState::Active,
-            sysctls: sysctls.clone(),
-        }),
+            carried_out,
+        } => {
+            let standing = former.filter(|former| former.state == OwnerState::Active);
+            let stands = standing.is_some_and(|former| former.generation == *generation);
+            if stands || !pod_first || carried_out.contains(generation) {
+                return Some(claim.owner(*generation, OwnerState::Active, sysctls.clone()));
+            }
+            // All or nothing: what the node's own pod has not carried out, the agent must not.
+            let pending = || claim.owner(*generation, OwnerState::Pending, Vec::new());
+            Some(standing.cloned().unwrap_or_else(pending))
+        }
+    }
+}
+
+impl Claim {
+    fn owner(&self, generation: i64, state: OwnerState, sysctls: Vec<SysctlSetting>) -> NodeOwner {
+        NodeOwner {
+            uid: self.uid.clone(),
+            resource: self.resource.clone(),
+            generation,
+            state,
+            sysctls,
+        }
     }
 }
 
@@ -117,7 +140,6 @@ fn released(owner: &NodeOwner) -> NodeOwner {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tunedweb_tuning::SysctlSetting;
 
     use super::*;
 
@@ -132,7 +154,11 @@ mod tests {
         Claim {
             uid: uid.to_owned(),
             resource: format!("web/{uid}"),
-            claimant: Claimant::Known { selects, wishes },
+            claimant: Claimant::Known {
+                selects,
+                wishes,
+                carried_out: Vec::new(),
+            },
         }
     }
 
@@ -140,7 +166,25 @@ mod tests {
         Wishes::Keys {
             generation,
             sysctls: sysctls(),
+            pod_first: false,
         }
+    }
+
+    /// The same, where a pod tunes first; with the generations that one carried out.
+    fn behind_a_pod(generation: i64, carried_out: &[i64]) -> Claim {
+        let wishes = Wishes::Keys {
+            generation,
+            sysctls: sysctls(),
+            pod_first: true,
+        };
+        let mut claim = claim("u", true, wishes);
+        if let Claimant::Known {
+            carried_out: done, ..
+        } = &mut claim.claimant
+        {
+            done.extend(carried_out);
+        }
+        claim
     }
 
     /// The object as written for these owners, with the agent's answers of the same generation.
@@ -219,6 +263,32 @@ mod tests {
         );
         old.status.as_mut().unwrap().observed_generation = 6;
         assert_eq!(resolve(Some(&old), &[]), released);
+    }
+
+    #[test]
+    fn the_agent_is_asked_for_nothing_that_the_nodes_pod_has_not_carried_out() {
+        let first = resolve(None, &[behind_a_pod(3, &[])]);
+        assert_eq!(states(&first), [("u", OwnerState::Pending)]);
+        assert_eq!(first.owners[0].sysctls, []);
+        let waiting = tuning(&first.owners, &json!([]));
+        let done = resolve(Some(&waiting), &[behind_a_pod(3, &[3])]);
+        assert_eq!(states(&done), [("u", OwnerState::Active)]);
+
+        // a later plan: the former one stands until it is carried out, and then it is kept
+        let former = tuning(&done.owners, &json!([]));
+        assert_eq!(resolve(Some(&former), &[behind_a_pod(4, &[3])]), done);
+        let next = resolve(Some(&former), &[behind_a_pod(4, &[3, 4])]);
+        assert_eq!(next.owners[0].generation, 4);
+        let kept = tuning(&next.owners, &json!([]));
+        assert_eq!(resolve(Some(&kept), &[behind_a_pod(4, &[])]), next);
+    }
+
+    #[test]
+    fn a_released_owner_that_comes_back_waits_for_its_pod_again() {
+        let released = resolve(Some(&active()), &[]);
+        let before = tuning(&released.owners, &json!([]));
+        let back = resolve(Some(&before), &[behind_a_pod(3, &[])]);
+        assert_eq!(states(&back), [("u", OwnerState::Pending)]);
     }
 
     #[test]

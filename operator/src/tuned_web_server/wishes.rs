@@ -24,6 +24,8 @@ pub(crate) enum Wishes {
     Keys {
         generation: i64,
         sysctls: Vec<SysctlSetting>,
+        /// Whether the init container of a serving pod tunes the node first.
+        pod_first: bool,
     },
 }
 
@@ -56,7 +58,8 @@ pub(crate) fn wishes(context: &Context, server: &TunedWebServer, is_draining: bo
         return Wishes::AsBefore;
     };
     let tuning = resolve_tuning(&tuning, minor);
-    if tuning.node.is_empty() {
+    // the journal remembers whoever tunes, so that also an owner of pod keys alone is released
+    if tuning.node.is_empty() && tuning.init.is_empty() {
         return Wishes::Nothing;
     }
     let daemon_set = ObjectRef::<DaemonSet>::new(&server.name_any()).within(&namespace);
@@ -64,6 +67,7 @@ pub(crate) fn wishes(context: &Context, server: &TunedWebServer, is_draining: bo
     let generation = server.metadata.generation.unwrap_or_default();
     Wishes::Keys {
         generation: plan_generation(&tuning, generation, live.as_deref()),
+        pod_first: !tuning.init.is_empty(),
         sysctls: tuning.node,
     }
 }

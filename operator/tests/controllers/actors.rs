@@ -132,10 +132,10 @@ fn answer(store: &mut Store, (key, tuning): &(Key, Value)) {
     let answers: Vec<Value> = owners
         .iter()
         .map(|owner| {
-            let state = if owner["state"] == "Active" {
-                "Applied"
-            } else {
-                "Released"
+            let state = match owner["state"].as_str() {
+                Some("Active") => "Applied",
+                Some(other) => other,
+                None => "Failed",
             };
             json!({"uid": owner["uid"], "generation": owner["generation"], "state": state})
         })

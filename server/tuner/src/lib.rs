@@ -39,6 +39,6 @@ mod write;
 pub use journal::JournalError;
 pub use tree::{Host, KernelTree, ProcTree};
 pub use tuner::{
-    Applied, OwnerOutcome, OwnerReport, OwnerWishes, Preview, PreviewStep, SyncReport, TuneError,
-    Tuner,
+    Applied, OwnerOutcome, OwnerReport, OwnerWishes, Preview, PreviewStep, Standing, SyncReport,
+    TuneError, Tuner,
 };

@@ -15,7 +15,7 @@ use crate::facts::node_facts;
 use crate::journal::JournalError;
 use crate::tree::KernelTree;
 
-pub use sync::{OwnerOutcome, OwnerReport, OwnerWishes, SyncReport};
+pub use sync::{OwnerOutcome, OwnerReport, OwnerWishes, Standing, SyncReport};
 
 /// How long a call waits for another that holds the node's lock. A whole sync takes milliseconds;
 /// an init container that gives up is started again by the kubelet.

@@ -44,9 +44,10 @@ fn every_owner_is_passed_on_with_its_generation_and_whether_it_goes() {
     .expect("a spec");
     let wishes = wishes(&spec);
     assert_eq!(wishes[0].owner.generation, 4);
-    assert!(!wishes[0].released);
+    assert_eq!(wishes[0].standing, Standing::Active);
     assert_eq!(wishes[0].sysctls[0].name, "vm.max_map_count");
-    assert!(wishes[1].released && wishes[1].sysctls.is_empty());
+    assert_eq!(wishes[1].standing, Standing::Released);
+    assert!(wishes[1].sysctls.is_empty());
 }
 
 #[test]

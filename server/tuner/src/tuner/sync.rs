@@ -19,11 +19,22 @@ use crate::tree::KernelTree;
 pub struct OwnerWishes {
     /// Who.
     pub owner: Owner,
-    /// True when the owner is gone: its wishes are withdrawn and what was written for it is put
-    /// back.
-    pub released: bool,
+    /// Whether they stand.
+    pub standing: Standing,
     /// Every key of class C and D that it wants.
     pub sysctls: Vec<SysctlSetting>,
+}
+
+/// Whether an owner's wishes stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// They stand.
+    Active,
+    /// A call from the owner's pod comes first. Nothing is changed, but a former release no longer
+    /// keeps that call out.
+    Pending,
+    /// The owner is gone: they are withdrawn, and what was written for it is put back.
+    Released,
 }
 
 /// What [`Tuner::sync`] found and did.
@@ -60,6 +71,8 @@ pub struct OwnerReport {
 /// What became of one owner's wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerOutcome {
+    /// The owner's pod has not called yet, or its call stands as it is.
+    Pending,
     /// All of them hold.
     Applied,
     /// One could not be met; the owner's former wishes hold.
@@ -91,10 +104,14 @@ pub(super) fn sync<T: KernelTree>(
         boot_id: session.host.boot_id.clone(),
         ..SyncReport::default()
     };
-    for wishes in owners.iter().filter(|wishes| wishes.released) {
-        report
-            .released
-            .extend(release_in(&mut session, &wishes.owner)?);
+    for wishes in owners {
+        match wishes.standing {
+            Standing::Active => {}
+            Standing::Pending => let_in(&mut session, &wishes.owner)?,
+            Standing::Released => report
+                .released
+                .extend(release_in(&mut session, &wishes.owner)?),
+        }
     }
     let mut results: BTreeMap<usize, OwnerReport> = BTreeMap::new();
     for index in active_in_order(&session, owners) {
@@ -106,11 +123,24 @@ pub(super) fn sync<T: KernelTree>(
         .enumerate()
         .map(|(index, wishes)| match results.remove(&index) {
             Some(result) => with_standing(result, wishes, &report.keys),
+            None if wishes.standing == Standing::Pending => {
+                owner_report(&wishes.owner, OwnerOutcome::Pending, Vec::new())
+            }
             None => released_report(wishes, &report.keys),
         })
         .collect();
     overlay_failures(&mut report);
     Ok(report)
+}
+
+/// Takes the mark of a former release away, by wishes of the owner that are none.
+fn let_in<T: KernelTree>(session: &mut Session<'_, T>, owner: &Owner) -> Result<(), TuneError> {
+    let id = session.here.owner(&owner.uid);
+    let released = session.journal.released_at(&id);
+    if released.is_some_and(|released| owner.generation >= released) {
+        admit_checked(session, owner, &CheckedTuning::default())?;
+    }
+    Ok(())
 }
 
 fn release_in<T: KernelTree>(
@@ -148,7 +178,9 @@ fn active_in_order<T: KernelTree>(session: &Session<'_, T>, owners: &[OwnerWishe
             .min()
             .unwrap_or(u64::MAX)
     };
-    let mut order: Vec<usize> = (0..owners.len()).filter(|&i| !owners[i].released).collect();
+    let mut order: Vec<usize> = (0..owners.len())
+        .filter(|&i| owners[i].standing == Standing::Active)
+        .collect();
     order.sort_by_key(|&index| {
         let uid = owners[index].owner.uid.as_str();
         (first_wish(uid), uid)

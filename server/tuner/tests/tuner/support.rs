@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use tempfile::TempDir;
-use tunedweb_tuner::{Applied, Host, KernelTree, OwnerWishes, Tuner};
+use tunedweb_tuner::{Applied, Host, KernelTree, OwnerWishes, Standing, Tuner};
 use tunedweb_tuning::catalogue::Key;
 use tunedweb_tuning::{
     CheckedPlan, KeyReport, KeyState, Owner, Plan, PlanContext, SysctlSetting, UlimitName,
@@ -331,15 +331,23 @@ pub(crate) fn pod_plan(uid: &str, generation: i64, sysctls: &[(&str, &str)]) -> 
 pub(crate) fn active(uid: &str, generation: i64, sysctls: &[(&str, &str)]) -> OwnerWishes {
     OwnerWishes {
         owner: owner(uid, generation),
-        released: false,
+        standing: Standing::Active,
         sysctls: settings(sysctls),
+    }
+}
+
+pub(crate) fn pending(uid: &str, generation: i64) -> OwnerWishes {
+    OwnerWishes {
+        owner: owner(uid, generation),
+        standing: Standing::Pending,
+        sysctls: Vec::new(),
     }
 }
 
 pub(crate) fn released(uid: &str, generation: i64) -> OwnerWishes {
     OwnerWishes {
         owner: owner(uid, generation),
-        released: true,
+        standing: Standing::Released,
         sysctls: Vec::new(),
     }
 }

@@ -4,7 +4,7 @@ use tunedweb_tuner::OwnerOutcome;
 use tunedweb_tuner::SyncReport;
 use tunedweb_tuning::KeyState;
 
-use crate::support::{EINVAL, EROFS, Fault, Node, active, pod_plan, released, states};
+use crate::support::{EINVAL, EROFS, Fault, Node, active, pending, pod_plan, released, states};
 
 const MAPS: &str = "vm.max_map_count";
 const WATCHES: &str = "fs.inotify.max_user_watches";
@@ -241,6 +241,32 @@ fn a_node_that_is_selected_again_gets_the_same_generation_back() {
     assert_eq!(node.apply(&plan).report.unchanged, 1);
     let report = sync(&node, &[active("a", 2, &[])]);
     assert_eq!(node.kernel.value(MAPS), "262144", "{report:?}");
+}
+
+#[test]
+fn a_pending_owners_pod_is_let_in_and_what_it_did_stands() {
+    let node = node();
+    let plan = pod_plan("a", 3, &[(MAPS, "262144")]);
+    let report = sync(&node, &[pending("a", 3)]);
+    assert_eq!(outcomes(&report), [("a", OwnerOutcome::Pending)]);
+    sync(&node, &[active("a", 3, &[(MAPS, "262144")])]);
+    sync(&node, &[released("a", 3)]);
+    assert_eq!(node.apply(&plan).report.applied, 0, "released");
+    sync(&node, &[pending("a", 2)]);
+    assert_eq!(node.apply(&plan).report.applied, 0, "of before the release");
+
+    let report = sync(&node, &[pending("a", 3)]);
+    assert_eq!(outcomes(&report), [("a", OwnerOutcome::Pending)]);
+    assert_eq!(node.kernel.value(MAPS), "65530", "nothing is done for it");
+    assert_eq!(node.apply(&plan).report.applied, 1);
+    sync(&node, &[pending("a", 3)]);
+    assert_eq!(
+        node.kernel.value(MAPS),
+        "262144",
+        "the operator has not seen the pod yet"
+    );
+    sync(&node, &[released("a", 3)]);
+    assert_eq!(node.kernel.value(MAPS), "65530");
 }
 
 #[test]
