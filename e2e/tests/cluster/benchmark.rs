@@ -16,7 +16,7 @@ use tunedweb_measure::{ValidityReason, ValidityState, VerdictState};
 use crate::site::Site;
 
 /// Pods of a run are scheduled, started, resolved and removed around its load.
-const RUN: Duration = Duration::from_secs(120);
+const RUN: Duration = Duration::from_mins(2);
 /// Image with `wrk` that is in every node made by `e2e/test`.
 const TOOLS_IMAGE_VARIABLE: &str = "TUNEDWEB_TOOLS_IMAGE";
 const CONNECTIONS: u32 = 64;

@@ -55,7 +55,7 @@ async fn deleting_the_operators_pod_restarts_no_serving_pod() -> anyhow::Result<
             Err(format!("{fresh} {available:?}"))
         }
     };
-    wait::eventually(Duration::from_secs(120), "a new operator pod", look).await?;
+    wait::eventually(Duration::from_mins(2), "a new operator pod", look).await?;
 
     // The new operator has reconciled the site once it answers a change of the resource.
     let mut changed = spec();

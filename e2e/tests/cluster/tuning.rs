@@ -122,7 +122,7 @@ async fn assert_no_child_object(site: &Site) -> anyhow::Result<()> {
             other => Err(format!("sets, pods, jobs, services, maps: {other:?}")),
         }
     };
-    Ok(wait::eventually(Duration::from_secs(60), "no child object", look).await?)
+    Ok(wait::eventually(Duration::from_mins(1), "no child object", look).await?)
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_changed_key_a_changed_setting_and_changed_content_arrive() -> anyhow:
             other => Err(format!("{other:?}")),
         };
         // The kubelet renews a ConfigMap volume about once a minute.
-        wait::eventually(Duration::from_secs(120), "the new content", look).await?;
+        wait::eventually(Duration::from_mins(2), "the new content", look).await?;
     }
     assert_eq!(
         identities(&site.pods().await?),
