@@ -21,15 +21,18 @@ refuse_beside() {
 cluster_up() {
   if cluster_exists "$cluster"; then
     kind export kubeconfig --name "$cluster" --kubeconfig "$KUBECONFIG"
-    if nodes_are_ready 60s; then return; fi
-    note 'its nodes are not ready: making it anew'
-    cluster_down
+    if is_of_this_image && nodes_are_ready 60s; then
+      connect_pods # a restarted node has lost its routes
+      return
+    fi
+    note 'its nodes are of another image or not ready: making it anew'
+    kind delete cluster --name "$cluster" --kubeconfig "$KUBECONFIG" # what its nodes remember of the kernel stays
   fi
   # One folder for all nodes: they share one kernel, so they share the journal of its keys.
   mkdir -p "$cluster_state/node-state"
   cluster_config >"$cluster_state/kind.yaml"
   kind create cluster --name "$cluster" --image "$(node_image)" --config "$cluster_state/kind.yaml" --kubeconfig "$KUBECONFIG"
-  [ -n "${KIND_NODE_IMAGE:-}" ] || connect_pods
+  connect_pods
   nodes_are_ready 180s
 }
 
@@ -37,6 +40,8 @@ cluster_down() {
   kind delete cluster --name "$cluster" --kubeconfig "$KUBECONFIG"
   as_root rm -rf "$cluster_state"
 }
+
+is_of_this_image() { [ "$(docker inspect -f '{{.Config.Image}}' "$cluster-control-plane")" = "$(node_image)" ]; }
 
 nodes_are_ready() { kubectl wait --for=condition=Ready node --all --timeout="$1"; }
 
@@ -62,7 +67,8 @@ YAML
 # connect_pods: a bridge on each node and a route to every other node's pods. An official node image brings
 # a network of its own.
 connect_pods() {
-  local node other
+  [ -z "${KIND_NODE_IMAGE:-}" ] || return 0
+  local nodes node other
   mapfile -t nodes < <(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
   for node in "${nodes[@]}"; do
     within 60 has_pod_range "$node"

@@ -15,6 +15,7 @@ step_log=
 
 # start NAME: makes the folders and sees to it that a failed step is explained.
 start() {
+  cd "$root"
   logs=$cache/logs/$1
   rm -rf "$logs"
   mkdir -p "$logs"

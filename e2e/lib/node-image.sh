@@ -14,7 +14,8 @@ node_image() {
 tools_image() { [ -n "${KIND_NODE_IMAGE:-}" ] || echo "localhost/tunedweb-e2e/tools:$(node_fingerprint)"; }
 
 node_fingerprint() {
-  fingerprint "$root"/e2e/node/{Dockerfile,containerd.toml,pause.c} "$root/e2e/lib/node-image.sh" "$root"/e2e/tools/{kubernetes,etcd,coredns,kind}/go.mod
+  fingerprint "$root"/e2e/node/{Dockerfile,containerd.toml,pause.c} "$root"/e2e/tools/{kubernetes,etcd,coredns,kind}/go.mod \
+    <(echo "${node_packages[@]}")
 }
 
 build_node_image() {
@@ -36,9 +37,9 @@ make_base() {
   local packages
   note 'Debian packages'
   packages=$(IFS=, && echo "${node_packages[*]}")
-  mmdebstrap --variant=minbase --include="$packages" bookworm "$1/base.tar"
+  as_root mmdebstrap --variant=minbase --include="$packages" bookworm "$1/base.tar"
   docker import "$1/base.tar" "$(tools_image)"
-  rm "$1/base.tar"
+  rm -f "$1/base.tar"
 }
 
 # make_node WORK: the node without the images that kubeadm starts.

@@ -5,9 +5,15 @@
 toolchains() {
   local missing=()
   command -v cargo >/dev/null || missing+=('Rust (rustup; rust-toolchain.toml names the version)')
-  command -v go >/dev/null || missing+=('Go 1.24 or later')
+  go_is_recent || missing+=('Go 1.24 or later')
   command -v cc >/dev/null || missing+=('a C compiler (apt-get install gcc libc6-dev)')
   ((${#missing[@]} == 0)) || die "not found: $(printf '%s; ' "${missing[@]}")install and run again"
+}
+
+go_is_recent() {
+  local minor
+  minor=$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p') # Debian 12's own prints go1.19
+  ((${minor:-0} >= 24))
 }
 
 # packages_needed: those that are not installed, one a line.
