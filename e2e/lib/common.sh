@@ -13,9 +13,13 @@ step_count=0
 step_text=
 step_log=
 
-# start NAME: makes the folders and sees to it that a failed step is explained.
+# start NAME: makes the folders and sees to it that a failed step is explained. One run at a time: two would
+# build into the same folders and change the same kernel's keys.
 start() {
   cd "$root"
+  mkdir -p "$cache"
+  exec 9>"$cache/lock"
+  flock --nonblock 9 || die 'another e2e/demo or e2e/test of this machine runs: wait until it ends'
   logs=$cache/logs/$1
   rm -rf "$logs"
   mkdir -p "$logs"

@@ -38,7 +38,7 @@ start_own_docker() {
   # No docker0: kind makes its own network, and another daemon's bridge is left alone.
   as_root setsid nohup dockerd --bridge none --group "$(id -g)" --data-root "$own_docker/data" \
     --exec-root "$own_docker/exec" --pidfile "$own_docker/docker.pid" \
-    --host "unix://$own_docker/docker.sock" "${options[@]}" >"$own_docker/dockerd.log" 2>&1 </dev/null &
+    --host "unix://$own_docker/docker.sock" "${options[@]}" >"$own_docker/dockerd.log" 2>&1 </dev/null 3>&- 4>&- 9>&- &
   export DOCKER_HOST=unix://$own_docker/docker.sock
   within 60 docker_answers || {
     tail -n 20 "$own_docker/dockerd.log"
