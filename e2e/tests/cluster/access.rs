@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
@@ -58,16 +58,7 @@ async fn a_namespace_without_the_label_gets_nothing_but_the_reason() -> anyhow::
 async fn a_site_with_safe_keys_only_runs_under_the_restricted_pod_security_level()
 -> anyhow::Result<()> {
     let site = Site::new("restricted", NodeAccess::Denied).await?;
-    let label =
-        json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
-    site.cluster
-        .api_of_cluster::<k8s_openapi::api::core::v1::Namespace>()
-        .patch(
-            site.namespace.name(),
-            &PatchParams::default(),
-            &Patch::Merge(&label),
-        )
-        .await?;
+    enforce(&site, "restricted").await?;
     let key = json!({"name": "net.ipv4.tcp_fin_timeout", "value": "17"});
     site.apply(json!({"tuning": {"sysctls": [key]}})).await?;
     site.wait_ready().await?;
@@ -83,18 +74,21 @@ async fn a_site_with_safe_keys_only_runs_under_the_restricted_pod_security_level
     site.remove().await
 }
 
+/// Sets the namespace's Pod Security level.
+async fn enforce(site: &Site, level: &str) -> anyhow::Result<()> {
+    let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+    let namespaces = site.cluster.api_of_cluster::<Namespace>();
+    let change = Patch::Merge(&label);
+    namespaces
+        .patch(site.namespace.name(), &PatchParams::default(), &change)
+        .await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_pod_security_level_that_forbids_the_init_container_is_named() -> anyhow::Result<()> {
     let site = Site::new("refused", NodeAccess::Allowed).await?;
-    let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
-    site.cluster
-        .api_of_cluster::<k8s_openapi::api::core::v1::Namespace>()
-        .patch(
-            site.namespace.name(),
-            &PatchParams::default(),
-            &Patch::Merge(&label),
-        )
-        .await?;
+    enforce(&site, "baseline").await?;
     let key = json!({"name": "net.core.somaxconn", "value": "30000"});
     site.apply(json!({"tuning": {"sysctls": [key]}})).await?;
     let reason = Some("PodSecurityDenied");
