@@ -76,7 +76,9 @@ within() {
   done
 }
 
-as_root() { if ((EUID == 0)); then "$@"; else sudo "$@"; fi; }
+root_prefix=()
+((EUID == 0)) || root_prefix=(sudo)
+as_root() { "${root_prefix[@]}" "$@"; }
 
 # fingerprint FILE...: twelve digits that change with any of the files.
 fingerprint() { cat -- "$@" | sha256sum | cut -c1-12; }

@@ -35,10 +35,14 @@ start_own_docker() {
     install -m 755 "$root/e2e/node/runc-capped" "$own_docker/runc-capped"
     options=(--add-runtime "capped=$own_docker/runc-capped" --default-runtime capped)
   fi
-  # No docker0: kind makes its own network, and another daemon's bridge is left alone.
-  as_root setsid nohup dockerd --bridge none --group "$(id -g)" --data-root "$own_docker/data" \
-    --exec-root "$own_docker/exec" --pidfile "$own_docker/docker.pid" \
-    --host "unix://$own_docker/docker.sock" "${options[@]}" >"$own_docker/dockerd.log" 2>&1 </dev/null 3>&- 4>&- 9>&- &
+  # No docker0: kind makes its own network, and another daemon's bridge is left alone. The daemon takes the place
+  # of the subshell and inherits no descriptor, so that a pipe behind this script, and its lock, end with it.
+  (
+    exec 3>&- 4>&- 9>&-
+    exec "${root_prefix[@]}" setsid nohup dockerd --bridge none --group "$(id -g)" --data-root "$own_docker/data" \
+      --exec-root "$own_docker/exec" --pidfile "$own_docker/docker.pid" \
+      --host "unix://$own_docker/docker.sock" "${options[@]}" >"$own_docker/dockerd.log" 2>&1 </dev/null
+  ) &
   export DOCKER_HOST=unix://$own_docker/docker.sock
   within 60 docker_answers || {
     tail -n 20 "$own_docker/dockerd.log"
